@@ -75,6 +75,7 @@ typedef struct {
   long long *integers;
   Py_ssize_t array_count, integer_count, value_count;
   int is_lazy; /* whether the value of a fixed array is not computed yet */
+  int fits_all; /* whether arrays of other forms fit */
 } use;
 
 static uint64_t stamps; /* so far */
@@ -107,7 +108,7 @@ static int fit_array(use *u, const node *n, PyObject *object) {
   PyObject *form = hiprt_py_form((hiprt_py_array *)value);
   Py_XDECREF(form); /* the value holds it */
   const hiprt_py_primitive *maker = (const hiprt_py_primitive *)((hiprt_py_array *)value)->primitive;
-  if (form != n->object || !maker || maker->prefix != n->count ||
+  if ((form != n->object && !u->fits_all) || !maker || maker->prefix != n->count ||
       hiprt_py_is_grown(hiprt_py_lazy_trace, (hiprt_py_array *)value) != n->is_grown)
     return 0;
   u->is_lazy |= u->of->roles[u->array_count] == FIXED && maker->op != Py_None;
@@ -404,6 +405,32 @@ static PyObject *take(PyObject *object, PyObject *root) {
   return result;
 }
 
+/* values(root): the values of the pattern's arrays, in a list, where the root fits but for their forms; None elsewhere. */
+static PyObject *values(PyObject *object, PyObject *root) {
+  const recipe *self = (const recipe *)object;
+  if (!self->nodes) return PyErr_Format(PyExc_TypeError, "the recipe was not made");
+  use u = {.of = self,
+           .objects = PyMem_Calloc((size_t)self->node_count + 1, sizeof(PyObject *)),
+           .arrays = PyMem_Calloc((size_t)self->array_count + 1, sizeof(PyObject *)),
+           .values = PyMem_Calloc((size_t)self->array_count + 1, sizeof(PyObject *)),
+           .integers = PyMem_Calloc((size_t)self->integer_count + 1, sizeof(long long)),
+           .fits_all = 1};
+  PyObject *found = 0;
+  if (!u.objects || !u.arrays || !u.values || !u.integers) {
+    PyErr_NoMemory();
+  } else if (fit(&u, 0, root) == self->node_count) {
+    found = PyList_New(u.array_count);
+    for (Py_ssize_t i = 0; found && i < u.array_count; i++) PyList_SetItem(found, i, Py_NewRef(u.values[i]));
+  } else if (!PyErr_Occurred()) {
+    found = Py_NewRef(Py_None);
+  }
+  drop(u.values, self->array_count);
+  drop(u.objects, self->node_count);
+  PyMem_Free(u.arrays);
+  PyMem_Free(u.integers);
+  return found;
+}
+
 /* expand(primitive): put the calls in the place of one that stands for them, in the graph. */
 static PyObject *expand(PyObject *object, PyObject *joint) {
   const recipe *self = (const recipe *)object;
@@ -567,12 +594,13 @@ static void dealloc(PyObject *object) {
 /* numbered(): a number that is larger than those of all values. */
 static PyObject *numbered(PyObject *module, PyObject *unused) { return PyLong_FromUnsignedLongLong(hiprt_py_numbered(0)); }
 
-/* Whether two trees of tuples are alike: leaves that are not one object must satisfy is_alike(one, other). -1 with an
- * exception. */
+/* Whether two trees of tuples are alike: leaves that are neither one object nor the same number or text must satisfy
+ * is_alike(one, other). -1 with an exception. */
 static int alike(PyObject *a, PyObject *b, PyObject *is_alike) {
   if (a == b) return 1;
   if (Py_TYPE(a) != Py_TYPE(b)) return 0;
   if (!PyTuple_CheckExact(a)) {
+    if (is_same(a, b) == 1) return 1;
     PyObject *answer = PyObject_CallFunctionObjArgs(is_alike, a, b, NULL);
     const int found = answer ? PyObject_IsTrue(answer) : -1;
     Py_XDECREF(answer);
@@ -597,7 +625,7 @@ static PyObject *are_alike(PyObject *module, PyObject *args) {
 
 PyMODINIT_FUNC PyInit_recipe(void) {
   static PyMethodDef functions[] = {{"numbered", numbered, METH_NOARGS, 0}, {"alike", are_alike, METH_VARARGS, 0}, {0}};
-  static PyMethodDef methods[] = {{"take", take, METH_O, 0}, {"expand", expand, METH_O, 0}, {0}};
+  static PyMethodDef methods[] = {{"take", take, METH_O, 0}, {"values", values, METH_O, 0}, {"expand", expand, METH_O, 0}, {0}};
   static PyType_Slot slots[] = {
       {Py_tp_new, (void *)make},          {Py_tp_dealloc, (void *)dealloc}, {Py_tp_traverse, (void *)traverse},
       {Py_tp_clear, (void *)clear},       {Py_tp_methods, methods},         {0, 0},

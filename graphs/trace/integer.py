@@ -9,7 +9,8 @@ which is noted as well: the recording then holds for that number alone. So nothi
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -35,6 +36,10 @@ class Recording:
         The comparisons that hold, in order.
     shapes : dict
         The shapes of values whose sizes are integers, by the values' numbers.
+    caches : set of int
+        The numbers of those of them that are arrays the function was given, or what it left of one by writing a part.
+    is_general : bool
+        Whether calls are made that are the same for other sizes of caches, but for their forms.
     positions : dict
         The values that hold integers in device memory, by what the integers are.
     refusal : str
@@ -45,6 +50,8 @@ class Recording:
     def __init__(self) -> None:
         self.tests: dict[Test, None] = {}
         self.shapes: dict[int, tuple[Any, ...]] = {}
+        self.caches: set[int] = set()
+        self.is_general = False
         self.positions: dict[tuple[int, Terms], Array] = {}
         self.refusal = ""
         self.is_open = False
@@ -65,6 +72,15 @@ class Recording:
     def read(self, symbol: int, value: int) -> Integer:
         """Return a number that the function reads."""
         return Integer(self, 0, ((symbol, 1),), value)
+
+    @contextmanager
+    def general(self) -> Iterator[None]:
+        """Make calls within the block that are the same for other sizes of caches, but for the forms of arrays."""
+        before, self.is_general = self.is_general, True
+        try:
+            yield
+        finally:
+            self.is_general = before
 
     def position(self, n: Integer, leaf: Callable[[int], Array], fresh: Callable[[int], Array]) -> Array:
         """Return the value that holds an integer: `leaf` makes one for each number, `fresh` another one."""

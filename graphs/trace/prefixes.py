@@ -19,14 +19,17 @@ import numpy as np
 from hiprt import kernels
 from hiprt.array import Array, array as on_device
 from hiprt.graphs.trace.core import hold, pin
-from hiprt.graphs.trace.integer import Integer, current_recording, is_recorded
+from hiprt.graphs.trace.integer import Integer, Recording, current_recording, is_recorded
 from hiprt.graphs.trace.padding import ELEMENTWISE
 from hiprt.graphs.trace.rehearsal import substitute
 from hiprt.graphs.trace.trace import Trace
 from hiprt.graphs.trace.value import GETITEM, TRANSPOSE, VaryingValue
 from hiprt.op import Op
 
-__all__ = ["LazyTrace", "Prefix", "counted", "position", "positions", "prefix_of", "prefixed", "varying"]
+__all__ = [
+    "LazyTrace", "Prefix", "cache_of", "called", "counted", "general", "position", "positions", "prefix_of", "prefixed",
+    "varying", "written",
+]  # fmt: skip
 
 EVERY = slice(None)
 MANY, ROW = 256, 16
@@ -115,6 +118,31 @@ def prefixed(whole: Array, axis: int, length: int) -> Array:
     made = whole[index]
     made.primitive.prefix = axis + 1
     return made
+
+
+def general(function: Callable[..., Array], *arguments: Any) -> Array:
+    """Return what a function makes of caches, where it makes the same calls for caches of other sizes."""
+    recording = current_recording()
+    if recording is None:
+        return function(*arguments)
+    with recording.general():
+        return function(*arguments)
+
+
+def written(cache: Array, update: Array, start: Array, axes: tuple[int, ...]) -> Array:
+    """Return a cache with a part that is written; its sizes are the cache's."""
+    made = general(kernels.slice_update, cache, update, start, axes)
+    recording = current_recording()
+    if recording is not None and type(cache) is VaryingValue and cache.number in recording.caches:
+        cache_of(made, recording.shapes[cache.number], recording)
+    return made
+
+
+def cache_of(value: Array, shape: tuple[Any, ...], recording: Recording) -> None:
+    """Let a value be a cache with integers among its sizes."""
+    recording.shapes[value.number] = shape
+    recording.caches.add(value.number)
+    value.__class__ = VaryingValue
 
 
 def varying(view: Array, axis: int, length: Integer) -> Array:

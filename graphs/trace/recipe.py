@@ -17,21 +17,22 @@ A function has no recipe if it
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
 from hiprt.graphs.trace import core
 from hiprt.graphs.trace.integer import Integer, Recording
-from hiprt.graphs.trace.prefixes import position, positions
-from hiprt.graphs.trace.value import VaryingValue
+from hiprt.graphs.trace.prefixes import cache_of, position, positions
+from hiprt.graphs.trace.value import Value, VaryingValue
 from hiprt.kernels import slice_update
 
 __all__ = ["Draft", "RefusedError", "record"]
 
+Sum = tuple[int, int, tuple[tuple[int, int], ...]]  # a constant, how it compares with 0, slots and their factors
 SAME, ARRAY, INTEGER, LIST, TUPLE, DICT, OBJECT, AGAIN, ANY = range(9)
 CONSTANT, VALUE, A_LIST, A_TUPLE, A_DICT, NEW, GIVEN, FOUND, SUM = range(9)
 ITEM, ENTRY, ATTRIBUTE = range(3)
@@ -103,6 +104,10 @@ class Pattern:
     integers : list of tuple
         The attributes that are integers: the object, the name, the number, and the first integer of that name and
         number, for which they all are taken.
+    sizes : list of int
+        How many rows caches have: arrays that are not fixed, which may come with another number of rows.
+    caches : dict
+        Which of the sizes an array has, by the array's number. Arrays of one form have one size.
     """
 
     def __init__(self, root: tuple[Any, ...], is_fixed: Callable[[Any], bool], skipped: frozenset[str]) -> None:
@@ -119,6 +124,12 @@ class Pattern:
         self.visit(root, False, 0)
         if len({id(value) for value in self.values}) < len(self.values):
             raise RefusedError("two arrays are one value")
+        forms: dict[Form, int] = {}
+        self.caches: dict[int, int] = {}
+        for i, value in enumerate(self.values):
+            if i not in self.fixed and type(value) is Value and value.ndim > 2 and value.is_contiguous:
+                self.caches[i] = forms.setdefault(value.form, len(forms))
+        self.sizes = [form.shape[-2] for form in forms]
 
     def add(self, kind: int, what: Any = None, first: Any = None, second: Any = None) -> None:
         """Add a node."""
@@ -200,14 +211,23 @@ def has_attributes(part: Any, kind: type) -> bool:
 class Draft:
     """A recording of one call.
 
+    Parameters
+    ----------
+    pattern : Pattern
+    *parts : object
+        What a `core.Recipe` is made of, where the sums have numbers of sizes behind those of integers.
+
     Attributes
     ----------
-    parts : tuple
-        What a `core.Recipe` is made of.
+    integers : int
+        How many integers there are.
+    sizes, caches
+        See `Pattern`.
     """
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, pattern: Pattern, *parts: Any) -> None:
         self.parts = parts
+        self.integers, self.sizes, self.caches = len(pattern.integers), pattern.sizes, pattern.caches
         # Calls for caches of other lengths differ in little else, and far behind.
         self.forms = [node[1] for node in parts[0] if node[0] == ARRAY]
 
@@ -221,7 +241,20 @@ class Draft:
 
     def recipe(self) -> core.Recipe:
         """Return the recipe."""
-        return core.Recipe(*self.parts)
+        nodes, sums, *rest = self.parts
+        return core.Recipe(nodes, self.folded(sums, self.sizes), *rest)
+
+    def folded(self, sums: Sequence[Sum], sizes: Sequence[int]) -> tuple[Sum, ...]:
+        """Return sums with numbers in the place of sizes."""
+        return tuple([self.with_sizes(each, sizes) for each in sums])
+
+    def with_sizes(self, found: Sum, sizes: Sequence[int]) -> Sum:
+        """Return a sum with numbers in the place of sizes."""
+        constant, test, terms = found
+        if all(slot < self.integers for slot, _ in terms):
+            return found
+        constant += sum(times * sizes[slot - self.integers] for slot, times in terms if slot >= self.integers)
+        return constant, test, tuple([term for term in terms if term[0] < self.integers])
 
 
 def same(a: Any, b: Any) -> bool:
@@ -321,7 +354,8 @@ class Maker:
         wanted = [*(array.value for array in self.arrays), *(value for _, value in changed)]
         for value in wanted:
             if type(value) is VaryingValue:
-                value.pin()
+                with self.recording.general():  # another size of a cache is another form of what is left of it
+                    value.pin()
         graph = Graph(self.pattern.values, self.recording, self.first)
         graph.follow(wanted)
         constants, positions = graph.leaves_in_order(len(self.pattern.arrays))
@@ -336,6 +370,7 @@ class Maker:
         where = [count + len(sums) + i for i in range(len(positions))]
         sums += [(constant, 0, terms) for constant, terms in positions]
         return Draft(
+            self.pattern,
             tuple(self.pattern.nodes),
             (*equal, *tests, *sums),
             count,
@@ -492,8 +527,12 @@ def record(
     recording = Recording()
     made: list[Any] = []
     first = core.numbered()
-    for holder, name, value, symbol in pattern.integers:
-        vars(holder)[name] = recording.read(symbol, value)
+    for holder, name, number, symbol in pattern.integers:
+        vars(holder)[name] = recording.read(symbol, number)
+    for i, size in pattern.caches.items():
+        value = pattern.values[i]
+        rows = recording.read(len(pattern.integers) + size, pattern.sizes[size])
+        cache_of(value, (*value.shape[:-2], rows, value.shape[-1]), recording)
     before = core.watch(made)
     try:
         with recording:
@@ -504,6 +543,9 @@ def record(
         core.watch(before)
         for each in pattern.holders:
             restore(each)
+        for value in [*pattern.values, *(array.value for array in pattern.arrays)]:
+            if value.number in recording.caches:
+                value.__class__ = Value
     return numbers(result), found
 
 

@@ -191,8 +191,14 @@ class VaryingValue(Value):
 
     def pin(self) -> None:
         """Tie the recording to the sizes as they are."""
+        recording = current_recording()
+        if recording is not None and recording.is_general and self.number in recording.caches:
+            return
         for n in self.shape:
             int(n)
+        maker = self.primitive
+        if maker is not None and maker.prefix and type(maker.arguments[0]) is VaryingValue:
+            maker.arguments[0].pin()  # its strides depend on what it is a view of
 
 
 def pinned(name: str) -> property:

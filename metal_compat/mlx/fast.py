@@ -11,7 +11,7 @@ import numpy as np
 from hiprt import kernels
 from hiprt.array import Array
 from hiprt.graphs.trace.integer import is_recorded
-from hiprt.graphs.trace.prefixes import prefix_of
+from hiprt.graphs.trace.prefixes import general, prefix_of
 from hiprt.metal_compat.metal_kernel import MetalKernel, metal_kernel as body_kernel, run as run_kernel
 from hiprt.metal_compat.mlx.array import array, as_array, packed
 from hiprt.metal_compat.mlx.dtypes import (
@@ -227,7 +227,7 @@ def scaled_dot_product_attention(
     if mask is None and sinks is None and is_token(q.value, k.value, v.value):
         (keys, length), (values, _) = prefix(k), prefix(v)
         if keys.shape == values.shape:
-            one: array = apply(token_attention, q, keys, values, counted(length - 1), float(scale))
+            one: array = apply(general, token_attention, q, keys, values, counted(length - 1), float(scale))
             return one
     op = "scaled_dot_product_attention"
     for each in (q, k, v):

@@ -12,7 +12,7 @@ import numpy as np
 from hiprt import kernels
 from hiprt.array import Array
 from hiprt.graphs.trace.integer import Integer
-from hiprt.graphs.trace.prefixes import varying
+from hiprt.graphs.trace.prefixes import general, varying, written
 from hiprt.graphs.trace.value import GETITEM
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.metal_compat.mlx.array import array, as_array, packed
@@ -187,8 +187,8 @@ def varying_length(a: array, items: tuple[Any, ...]) -> tuple[int, Integer] | No
 
 def beginning(x: Array, axis: int, length: Integer) -> Array:
     """Return the first elements along an axis, whose number is recorded."""
-    view = x[tuple([slice(None, length.value if i == axis else None) for i in range(x.ndim)])]
-    return varying(view, axis, length)
+    index = tuple([slice(None, length.value if i == axis else None) for i in range(x.ndim)])
+    return varying(general(x.__getitem__, index), axis, length)
 
 
 def fitted(update: Any, a: array, shape: tuple[int, ...]) -> array:
@@ -263,7 +263,7 @@ def assigned(a: array, index: Any, x: Any) -> array:
             part = (*shape[:axis], count, *shape[axis + 1 :])
             update = fitted(x, a, part)
             if update.shape == part:
-                found: array = apply(kernels.slice_update, a, update, counted(start), (axis,))
+                found: array = apply(written, a, update, counted(start), (axis,))
                 return found
         else:
             part_of: array = apply(GETITEM, a, tuple(whole))

@@ -3,7 +3,8 @@
 `hiprt run` puts `adopt` on ``mlx.nn.Module``. The call of a module within which no other one runs, a whole model's in
 mlx-lm, is then recorded (`hiprt.graphs.trace.recipe`). When two recordings are equal, the calls that they fit are made
 from the recipe, in C: the weights are read where they are now, positions and lengths are computed from those in the
-caches, and the caches are left as the model's Python would have left them. A call that no recipe fits runs Python.
+caches, and the caches are left as the model's Python would have left them. For caches of other lengths a recipe is made
+from the same recording (`hiprt.graphs.trace.resized`). A call that no recipe fits runs Python.
 
 What Python does besides, such as a print, a counter in a global variable, or a choice that depends on the time, is not
 seen, and happens no more. ``HIPRT_MLX_RECIPES=0`` runs Python each time.
@@ -14,13 +15,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any
+from typing import Any, NamedTuple
 
 from hiprt import collector
 from hiprt.flags import flags
 from hiprt.graphs.trace.core import Recipe
 from hiprt.graphs.trace.integer import current_recording
 from hiprt.graphs.trace.recipe import Draft, record
+from hiprt.graphs.trace.resized import resized
 from hiprt.metal_compat.mlx.random import keys
 
 __all__ = ["Recipes", "adopt", "recipes_of"]
@@ -45,6 +47,13 @@ class Busy(threading.local):
 busy = Busy()
 
 
+class Confirmed(NamedTuple):
+    """A recording that another one has confirmed, and its recipe."""
+
+    draft: Draft
+    recipe: Recipe
+
+
 class Recipes:
     """The recipes of one module's calls.
 
@@ -54,6 +63,8 @@ class Recipes:
         Those that were used last come first.
     drafts : list of Draft
         Recordings that nothing has confirmed.
+    confirmed : Confirmed, optional
+        The recording that was confirmed last. Recipes for caches of other lengths are made from it.
     uses, recordings : int
         How many calls were made from recipes, and how many were recorded.
     refusals : list of str
@@ -63,6 +74,7 @@ class Recipes:
     def __init__(self) -> None:
         self.recipes: list[Recipe] = []
         self.drafts: list[Draft] = []
+        self.confirmed: Confirmed | None = None
         self.uses = self.recordings = 0
         self.refusals: list[str] = []
         self.credit = CREDIT
@@ -94,12 +106,31 @@ class Recipes:
         if self.once or not self.credit:
             self.once = max(self.once - 1, 0)
             return function(module, *args, **kwargs)
+        made = self.resized(root)
+        if made is not NotImplemented:
+            return made
         self.credit -= 1
         self.recordings += 1
         with collector.paused():
             made, found = record(function, (module, *args), kwargs, root, is_module, SKIPPED)
             self.note(found)
             return made
+
+    def resized(self, root: tuple[Any, ...]) -> Any:
+        """Return what a call returns, by a recipe for caches of other lengths; NotImplemented where there is none."""
+        confirmed = self.confirmed
+        values = None if confirmed is None else confirmed.recipe.values(root)
+        if confirmed is None or values is None:
+            return NotImplemented
+        with collector.paused():
+            recipe = resized(confirmed.draft, values)
+        if recipe is None:
+            return NotImplemented
+        made = recipe.take(root)
+        if made is not NotImplemented:
+            self.recipes = [recipe, *self.recipes[: MOST_RECIPES - 1]]
+            self.uses += 1
+        return made
 
     def note(self, found: Draft | str) -> None:
         """Keep a recording, or make the recipe that it confirms."""
@@ -111,7 +142,9 @@ class Recipes:
             self.drafts = [*self.drafts[1 - MOST_DRAFTS :], found]
             return
         self.drafts.remove(known)
-        self.recipes = [found.recipe(), *self.recipes[: MOST_RECIPES - 1]]
+        recipe = found.recipe()
+        self.confirmed = Confirmed(found, recipe)
+        self.recipes = [recipe, *self.recipes[: MOST_RECIPES - 1]]
         self.credit = min(self.credit + 2, CREDIT)
 
 

@@ -199,6 +199,80 @@ def test_recipes_give_the_bits_of_python(kind):
     assert recipes_of(model).uses > 10
 
 
+def test_longer_caches_need_no_other_recording():
+    """The recipe for one length of the caches gives those for others."""
+    recorded = {}
+
+    def between(i, model, caches):
+        recorded[i] = recipes_of(model).recordings
+
+    model = compared(Growing, inputs(6 * STEP), between)
+    assert recorded[STEP] > 0
+    for start in range(2 * STEP, 6 * STEP, STEP):  # the call before has made the caches longer
+        assert recorded[start + 1] == recorded[start + STEP - 1]
+    assert recipes_of(model).uses > 4 * (STEP - 2)
+
+
+def by_a_branch(cache):
+    return 2.0 if cache.keys.shape[2] > 3 * STEP else 0.5
+
+
+def by_the_number(cache):
+    return float(cache.keys.shape[2])
+
+
+def by_the_form(cache):
+    return 0.25 * (cache.keys.shape == (1, HEADS, 2 * STEP, WIDTH)) + 1e-4 * cache.values.nbytes
+
+
+def by_the_size(cache):
+    return 1e-3 * cache.keys.size
+
+
+def by_an_attribute(cache):
+    cache.capacity = cache.keys.shape[2]
+    cache.free = cache.capacity - cache.offset
+    return 1.0
+
+
+def by_an_op(cache):
+    return mx.exp(cache.keys).sum() * 1e-3
+
+
+def by_a_view(cache):
+    return cache.values[..., 1, :].reshape(1, 1, HEADS * WIDTH)
+
+
+def by_a_mask(cache):
+    return mx.where(mx.arange(cache.keys.shape[2]) < cache.offset, 1.0, 0.0).sum()
+
+
+def by_text(cache):
+    return float(f"{cache.keys.shape[-2]}")
+
+
+@pytest.mark.parametrize(
+    "share",
+    [by_a_branch, by_the_number, by_the_form, by_the_size, by_an_attribute, by_an_op, by_a_view, by_a_mask, by_text],
+)
+@pytest.mark.parametrize("is_before", [False, True])
+def test_what_depends_on_the_length_of_a_cache_is_done_for_each_length(share, is_before):
+    class Measured(Model):
+        def __call__(self, x, cache):
+            before = share(cache[0]) if is_before and cache[0].keys is not None else 1.0
+            made = super().__call__(x, cache)
+            found = before if is_before else share(cache[0])
+            return made * found if isinstance(found, float) else made + found.sum()
+
+    found = []
+    for is_on in (False, True):
+        with flags.override(mlx_recipes=is_on):
+            model = Measured()
+            found.append(run(model, [Growing() for _ in range(LAYERS)], inputs(5 * STEP)))
+    assert found[0] == found[1]
+    assert recipes_of(model).uses > 8
+
+
 def test_rows_and_lengths_have_recipes_of_their_own():
     model = Model()
     for rows, length in [(1, 1), (2, 1), (1, 3), (1, 1), (2, 1), (1, 3)]:
