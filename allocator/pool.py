@@ -304,6 +304,11 @@ class Pool(Holder):
         if getattr(self, "needs_idle", False) and not finalizing():
             self.trim()
 
+    @property
+    def peak(self) -> int:
+        """The high-water mark in bytes, as in `stats`; this does not walk through the blocks."""
+        return int(core.lib.hiprt_pool_peak(self.core))
+
     def reset_peak(self) -> None:
         """Count the high-water mark anew, from 0; the next allocation sets it to what is in the hands of users then."""
         core.lib.hiprt_pool_reset_peak(self.core)

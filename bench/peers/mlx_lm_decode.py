@@ -30,8 +30,8 @@ class Numbers:
         return list(map(ord, text))
 
     def decode(self, tokens: Any, **options: Any) -> str:
-        """Return the text of tokens."""
-        return " ".join(map(str, tokens))
+        """Return the text of tokens, a line for each, so that no tokens but the last are turned into text again."""
+        return "".join(f"{token}\n" for token in tokens)
 
     def apply_chat_template(self, messages: Any, **options: Any) -> list[int]:
         """Return the tokens of all messages."""

@@ -440,8 +440,9 @@ def lower(
     if better is None:
         better = passed(program, dead, arrays, constants)
     made = known[name] = Lowered(outline, better, name, leaves, arrays, constants)
-    while len(known) > MOST_PROGRAMS:
+    if len(known) > MOST_PROGRAMS:
         known.popitem(last=False)
+        forget_shortcuts()
     return made
 
 
@@ -503,6 +504,8 @@ def is_constant(array: Array, before: int, is_dead: int) -> bool:
 def forget_gone() -> None:
     """Let go of programs that captured what their leaves do not hold any more, and of those of closed streams."""
     with lock:
+        if not left and not gone:
+            return
         if left:
             for name in [name for name in known if name[1] in left]:
                 del known[name]
@@ -511,8 +514,13 @@ def forget_gone() -> None:
             name = gone.pop()
             known.pop(name, None)
             seen.pop(name[0], None)
-        for name in [name for name, each in shortcuts.items() if each.name not in known]:
-            del shortcuts[name]
+        forget_shortcuts()
+
+
+def forget_shortcuts() -> None:
+    """Let go of shortcuts to programs that are not known any more."""
+    for name in [name for name, each in shortcuts.items() if each.name not in known]:
+        del shortcuts[name]
 
 
 def leave(stream: Stream, can_fence: bool) -> None:

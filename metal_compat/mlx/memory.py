@@ -69,7 +69,7 @@ def get_active_memory() -> int:
 
 def get_peak_memory() -> int:
     """Return the most bytes that have been held at a time, since the process started or `reset_peak_memory`."""
-    return default_pool.stats().peak
+    return default_pool.peak
 
 
 def reset_peak_memory() -> None:

@@ -83,6 +83,7 @@ def test_stats_follow_use():
     del a
     stats = pool.stats()
     assert (stats.allocated, stats.reserved, stats.peak) == (1024, 1536, 1536)
+    assert pool.peak == 1536
     pool.reset_peak()
     assert pool.stats().peak == 0
     c = pool.allocate(512, lane)
