@@ -95,7 +95,11 @@ class Lowered:
         self.kept = kept_of(leaves, constants)
         self.pick = picker(constants)
         self.addresses = list(map(address_of, self.pick(arrays)))
-        self.alive = [weakref.ref(leaves[i], lambda _: gone.append(name)) for i in constants]
+
+        def note_gone(_: object) -> None:
+            gone.append(name)
+
+        self.alive = [weakref.ref(leaves[i], note_gone) for i in constants]
         numbers = [value.number for value in self.program.inputs]
         roots = Memory(self.program)
         # An output that is an input, written in place, is returned as it is given.

@@ -39,7 +39,7 @@ def resized(draft: Draft, given: Sequence[Array]) -> core.Recipe | None:
     if not all(terms or TEST_OF[test](constant, 0) for constant, test, terms in sums[:count]):
         return None
     following = iter(forms)
-    nodes = tuple([(ARRAY, next(following), *node[2:]) if node[0] == ARRAY else node for node in nodes])
+    nodes = tuple([with_form(node, next(following)) if node[0] == ARRAY else node for node in nodes])
     others = {i for i, (now, before) in enumerate(zip(forms, draft.forms)) if now is not before}
     found = Calls([*given, *constants, *(position(0) for _ in where)], others)
     try:
@@ -66,6 +66,12 @@ def sizes_of(draft: Draft, forms: Sequence[Form]) -> list[int] | None:
     return None if found == draft.sizes else found
 
 
+def with_form(node: tuple[Any, ...], form: Form) -> tuple[Any, ...]:
+    """Return an array's node with another form, the node itself where it has that."""
+    kind, before, *rest = node
+    return node if form is before else (kind, form, *rest)
+
+
 class Calls:
     """The calls of a recording, made again where what they take has another form.
 
@@ -90,10 +96,11 @@ class Calls:
         """Return the calls with the rules that they have now."""
         found = []
         with TRACE.recording():
-            for op, rule, number, arguments, inputs in calls:
+            for call in calls:
+                op, rule, number, arguments, inputs = call
                 now = rule if self.others.isdisjoint(inputs) else self.rule(op, arguments)
                 self.note(now, rule, inputs)
-                found.append((op, now, number, arguments, inputs))
+                found.append(call if now is rule else (op, now, number, arguments, inputs))
         return tuple(found)
 
     def rule(self, op: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
