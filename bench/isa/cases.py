@@ -211,6 +211,10 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
             exact = reference.attention(q, keys, values, 17, width**-0.5)
             name = f"4 heads of {width} over 18 positions of {pairs}"
             yield Case(name, kernels.attention, (q, keys, values, int32(17)), exact, {"scale": width**-0.5})
+        queries, last = normal(dtype, 3, 4, width), np.array([16, 17, 2], np.int32)
+        exact = reference.prefill_attention(queries, keys, values, last, width**-0.5)
+        name = f"3 rows of 4 heads of {width} over {pairs} that all read"
+        yield Case(name, kernels.attention, (queries, keys, values, last), exact, {"scale": width**-0.5})
         yield parts_of_attention(dtype, width)
         q, positions = normal(dtype, 3, 4, width, seed=6), int32(17, 3, 16)
         keys, values = normal(dtype, 2, 2, 20, width, seed=5)
@@ -263,6 +267,10 @@ def coded(dtype: np.dtype[Any], width: int) -> Iterator[Case]:
         exact = reference.quantized_attention(q, *caches, 17, width**-0.5)
         name = f"4 heads of {width} over 18 positions of {pairs} in 8 bits"
         yield Case(name, kernels.quantized_attention, (q, *caches, int32(17)), exact, {"scale": width**-0.5})
+    queries, last = normal(dtype, 3, 4, width), np.array([16, 17, 2], np.int32)
+    exact = np.stack([reference.quantized_attention(q, *caches, at, width**-0.5) for q, at in zip(queries, last)])
+    name = f"3 rows of 4 heads of {width} over {pairs} in 8 bits that all read"
+    yield Case(name, kernels.quantized_attention, (queries, *caches, last), exact, {"scale": width**-0.5})
     qkv, weight = normal(dtype, 1, 4 * width, seed=30), normal(dtype, width, seed=31)
     one = keys[None, :1], values[None, :1], key_scales[None, :1], value_scales[None, :1]
     written = qkv, weight, weight, int32(3), *one
@@ -530,3 +538,20 @@ def steps() -> Iterator[Case]:
         reference.advance(exact, prompt.copy(), 55)
         name = f"position {position} with a prompt of 4"
         yield Case(name, kernels.advance, (step, prompt, int32(55)), exact)
+    yield from guesses()
+
+
+def guesses() -> Iterator[Case]:
+    """Yield guesses from a long text, and what is taken of some."""
+    text = np.random.default_rng(9).integers(0, 40, 3000).astype(np.int32)
+    step = int32(text[2900], 2900, 1, 3000)
+    exact = reference.draft_ngram(step, text, 7)
+    yield Case("7 guesses behind 2901 tokens", kernels.draft_ngram, (step, text, 7), exact)
+    for right in (0, 2, 3):
+        step, text = int32(5, 3, 1, 9), np.arange(100, 109, dtype=np.int32)
+        draft, chosen = np.array([[5, 6, 7, 8], [3, 4, 5, 6]], np.int32), int32(6, 7, 8, 9)
+        chosen[right] = 50
+        exact = step.copy()
+        reference.accept_draft(exact, text.copy(), draft, chosen)
+        given = step, text, draft, chosen, np.zeros((2, 5), np.int32), int32(4)
+        yield Case(f"{right} of 3 guesses are right", kernels.accept_draft, given, exact)

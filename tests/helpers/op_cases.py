@@ -187,6 +187,11 @@ CASES = {
     "qmv": {"x": Rows((64,)), "norm": whole(64), "residual": Rows((3,))} | STORED,
     "gather_qmm": {"x": Rows((1, 64)), "rhs_indices": Rows((), INT)} | matrix(3, 64, 4),
     "advance": {"step": Rows((4,), INT, axis=1), "tokens": Rows((6,), INT), "sampled": Rows((), INT)},
+    "draft_ngram": {"step": numbers(2, 4, 3, 8), "tokens": numbers(1, 2, 3, 1, 2, 0, 0, 0), "drafts": 3},
+    "accept_draft": {
+        "step": numbers(2, 4, 3, 8), "tokens": numbers(1, 2, 3, 1, 2, 0, 0, 0), "draft": numbers([2, 3, 1], [4, 5, 6]),
+        "chosen": numbers(3, 2, 9), "taken": numbers([0] * 4, [0] * 4), "steps": numbers(1),
+    },
     "sample": {
         "logits": Rows((9,)), "temperature": Rows(), "seed": Rows((), UINT), "position": Rows((), INT),
     },

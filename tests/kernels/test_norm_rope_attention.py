@@ -53,6 +53,25 @@ def test_matches_the_reference(branch, dtype, heads, pairs, width, dims):
     check(dtype, operands(dtype, heads, pairs, width, [3, 0, 69, 64], extra=24), heads, width, dims=dims)
 
 
+@pytest.mark.parametrize(("capacity", "first"), [(70, 0), (70, 67), (700, 300)])
+def test_rows_of_one_cache_have_the_bits_that_each_has_alone(branch, dtype, capacity, first):
+    """A row sees those in front of it, as if they had come one by one; one behind the capacity is not kept."""
+    rows, width = 5, 64
+    hosts = operands(dtype, 4, 2, width, range(first, first + rows), capacity, extra=4 * width)
+    gate = 8 * width
+    keys, values = (cache[0] for cache in hosts[4:])
+    got, *together = run((*hosts[:4], keys, values), 4, width, gate)
+    given = [hiprt.array(host) for host in hosts[:4]]
+    alone = [hiprt.array(cache[None]) for cache in (keys, values)]
+    for row in range(min(rows, capacity - first)):
+        qkv, position = given[0][row : row + 1], given[3][row : row + 1]
+        options = {"heads": 4, "base": BASE, "scale": width**-0.5, "eps": EPS, "gate": qkv[:, gate:]}
+        single = kernels.norm_rope_attention(qkv, *given[1:3], position, *alone, **options)
+        assert single.numpy().tobytes() == got[row : row + 1].numpy().tobytes()
+    for one, other in zip(alone, together, strict=True):
+        assert one.numpy().tobytes() == other.numpy().tobytes()
+
+
 @pytest.mark.parametrize("capacity", [40, 700])
 def test_with_a_gate(branch, dtype, capacity):
     hosts = operands(dtype, 8, 2, 64, [5, capacity - 1, capacity // 2, 0], capacity, extra=512)

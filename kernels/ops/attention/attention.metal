@@ -1,8 +1,9 @@
 // softmax(scale * q . keys[0..position]) . values in one pass: the sums are kept relative to the largest score so far and
-// scaled down when a larger one comes. Each row of a batch has its own position and caches.
+// scaled down when a larger one comes. Each row has its own position; own_caches: 0 where
+// all rows read the same caches.
 #if HIPRT_CPU_LOOPS
 const uint head = threadgroup_position_in_grid.x, row = threadgroup_position_in_grid.z;
-const size_t cached = (size_t(row) * (heads / repeat) + head / repeat) * capacity * WIDTH;
+const size_t cached = (size_t(row * own_caches) * (heads / repeat) + head / repeat) * capacity * WIDTH;
 const size_t query_at = (size_t(row) * heads + head) * WIDTH;
 const device T* opening = is_gated ? gate + size_t(row) * gate_stride + head * WIDTH : nullptr;
 const int last = min(position[row], int(capacity) - 1);
@@ -24,7 +25,7 @@ const uint active = is_counted ? min(splits, uint(max(last, 0)) / TURN + 1) : sp
 wait_for_inputs();
 if (split >= active) return;
 const size_t first_head = size_t(row) * heads + first;
-const size_t cached = (size_t(row) * (heads / repeat) + first / repeat) * capacity * WIDTH;
+const size_t cached = (size_t(row * own_caches) * (heads / repeat) + first / repeat) * capacity * WIDTH;
 Pass pass;
 pass.begin(q + first_head * WIDTH, scale * 1.44269504f, lane);
 for (int start = int(split) * TURN + int(member) * Pass::RUN; start <= last; start += int(splits) * TURN) {

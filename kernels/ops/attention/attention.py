@@ -31,7 +31,7 @@ KERNEL = Kernel(
     inputs=INPUTS,
     updates={"arrived": "uint", "parts": "float"},
     outputs={"out": "T"},
-    scalars={**SIZES, "splits": "uint", "is_counted": "uint"},
+    scalars={**SIZES, "own_caches": "uint", "splits": "uint", "is_counted": "uint"},
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
     headers=HEADERS,
     ahead=("position",),
@@ -69,7 +69,8 @@ def attention(
     q : Array, [B, Hq, D] or [Hq, D]
         float16, bfloat16 or float32; D from 32 to 256.
     keys, values : Array, [B, Hkv, capacity, D] or [Hkv, capacity, D]
-        Of the dtype of `q`; Hq is a multiple of Hkv, and query head h reads head ``h // (Hq / Hkv)``.
+        Caches of each row, or those that all rows read, of which each then has the bits that it has alone. Of the dtype
+        of `q`; Hq is a multiple of Hkv, and query head h reads head ``h // (Hq / Hkv)``.
     position : Array, [B] or [1]
         int32, on the device. From capacity on, the whole cache is read; below 0 the result is zeros.
     scale : float
@@ -172,7 +173,7 @@ def plan_of(
     floating(OP, "q", q)
     if q.ndim not in (2, 3):
         raise ValueError(f"{OP}: q has shape {q.shape}; 2 or 3 axes are needed")
-    call = grouped_heads(OP, q, keys, values, position, gate, q.shape[:-2])
+    call = grouped_heads(OP, q, keys, values, position, gate, ((), q.shape[:-2]))
     if call.rows > LARGEST_GRID_YZ:
         raise ValueError(f"{OP}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
 
@@ -182,6 +183,7 @@ def plan_of(
             (call.heads // shares.heads, shares.splits, call.rows),
             (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1),
             {"T": q.dtype, "WIDTH": call.width, "HEADS": shares.heads},
+            own_caches=call.own_caches,
             splits=shares.splits,
             is_counted=shares.is_counted,
             **call.sizes(scale),
@@ -205,7 +207,7 @@ def without_gaps(given: dict[str, Any], name: str) -> dict[str, Any]:
 def name_of(op: str, call: GroupedHeads, dtype: np.dtype[Any]) -> str:
     """Return what a choice calls a call of attention."""
     heads = f"{call.heads} heads of {call.width}, {call.kv_heads} of keys"
-    rows = f", {call.rows} rows" if call.rows > 1 else ""
+    rows = f", {call.alone} rows" if call.alone > 1 else ""
     return f"{op} {heads}, {call.capacity} positions, {dtype}{', gated' if call.is_gated else ''}{rows}"
 
 
@@ -217,7 +219,7 @@ def shares_of(call: GroupedHeads, target: Target) -> list[Shares]:
     sizes = (1,) if target.takes_loops else target.table.attention_heads
     heads = next(size for size in sizes if call.repeat % size == 0)
     groups = call.heads // heads * call.rows
-    rule = splits_of(target, call.capacity, groups)
+    rule = splits_of(target, call.capacity, call.heads // heads * call.alone)
     most = -(-call.capacity // SHORTEST_PART)
     others = [splits for splits in (rule // 2, 2 * rule) if 1 < splits <= most] if rule > 1 else []
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from hiprt.array import Array, Form
@@ -30,6 +31,8 @@ class GroupedHeads(NamedTuple):
     ----------
     rows : int
         How many rows of query heads there are; each has a position.
+    own_caches : bool
+        Whether each row has its own caches; else all have the same.
     heads : int
         Query heads of a row.
     kv_heads : int
@@ -44,6 +47,7 @@ class GroupedHeads(NamedTuple):
     """
 
     rows: int
+    own_caches: bool
     heads: int
     kv_heads: int
     capacity: int
@@ -55,6 +59,11 @@ class GroupedHeads(NamedTuple):
     def repeat(self) -> int:
         """How many query heads read the same keys."""
         return self.heads // self.kv_heads
+
+    @property
+    def alone(self) -> int:
+        """For how many rows the work is shared out: rows that read one cache have the bits that each has alone."""
+        return self.rows if self.own_caches else 1
 
     def sizes(self, scale: float) -> dict[str, float]:
         """Return the scalars that the kernels of attention have in common, by name."""
@@ -69,7 +78,7 @@ class GroupedHeads(NamedTuple):
 
 
 def grouped_heads(
-    op: str, q: Form, keys: Form, values: Form, position: Form, gate: Form | None, caches: tuple[int, ...]
+    op: str, q: Form, keys: Form, values: Form, position: Form, gate: Form | None, caches: Sequence[tuple[int, ...]]
 ) -> GroupedHeads:
     """Check the operands of attention and return their sizes.
 
@@ -82,8 +91,8 @@ def grouped_heads(
     keys, values : Form, [*caches, kv_heads, capacity, width]
     position : Form, [rows]
     gate : Form, [rows, heads * width], or None
-    caches : tuple of int
-        How many caches there are: empty for one that all rows read, ``(rows,)`` for one of each row.
+    caches : sequence of (tuple of int)
+        How many caches there may be: ``()`` is one that all rows read, ``(rows,)`` one of each row.
 
     Raises
     ------
@@ -95,7 +104,7 @@ def grouped_heads(
     same(op, "keys", keys, "q", q)
     same(op, "values", values, "q", q)
     rows, heads, width = (1, *q.shape)[-3:]
-    if keys.shape != values.shape or (*keys.shape[:-3], keys.shape[-1]) != (*caches, width) or keys.ndim < 3:
+    if keys.shape != values.shape or keys.shape[-1] != width or keys.shape[:-3] not in caches or keys.ndim < 3:
         raise ValueError(f"{op}: q {q.shape}, keys {keys.shape}, values {values.shape} do not fit [Hkv, capacity, D]")
     kv_heads, capacity, _ = keys.shape[-3:]
     if not kv_heads or heads % kv_heads:
@@ -106,7 +115,8 @@ def grouped_heads(
     aligned(op, "values", values)
     buffer(op, "position", position, INT32, (rows,))
     gate_stride = 0 if gate is None else gate_stride_of(op, gate, q, rows, heads * width)
-    return GroupedHeads(rows, heads, kv_heads, capacity, width, gate_stride, gate is not None)
+    own_caches = keys.ndim == 4
+    return GroupedHeads(rows, own_caches, heads, kv_heads, capacity, width, gate_stride, gate is not None)
 
 
 def gate_stride_of(op: str, gate: Form, q: Form, rows: int, width: int) -> int:

@@ -1,14 +1,15 @@
 // The queries and the newest key of a row are normed and turned (as norm_rope_write.metal does), and attend to the cache (as
 // attention.metal does); the newest key and value are put into their caches. is_normed: bit 0 for queries, bit 1 for keys.
+// own_caches: 0 where all rows have the same caches, which hold their keys and values already.
 const uint kv_heads = heads / repeat, half_dims = dims / 2;
 #if HIPRT_CPU_LOOPS
 const uint kv_head = threadgroup_position_in_grid.x, row = threadgroup_position_in_grid.z;
 const int place = position[row];
 const T* columns_of_row = x + size_t(row) * columns;
-const size_t cached = (size_t(row) * kv_heads + kv_head) * capacity * WIDTH;
+const size_t cached = (size_t(row * own_caches) * kv_heads + kv_head) * capacity * WIDTH;
 float2 angles[WIDTH / 2 + 1];
 for (uint i = 0; i < half_dims; i++) angles[i] = cos_sin(frequencies[i] * ulong(place));
-if (place >= 0 && place < int(capacity)) {
+if (own_caches && place >= 0 && place < int(capacity)) {
   const T* key = columns_of_row + (heads + kv_head) * WIDTH;
   const size_t newest = cached + size_t(place) * WIDTH;
   turn(key, keys + newest, is_normed & 2u ? k_norm : nullptr, angles, eps, WIDTH, half_dims);
@@ -53,8 +54,8 @@ if (member <= HEADS) {
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
 const threadgroup T* key = made + HEADS * WIDTH;
-const size_t cached = (size_t(row) * kv_heads + kv_head) * capacity * WIDTH;
-if (is_kept && split == 0 && first % repeat == 0 && member == SIMDGROUPS - 1) {
+const size_t cached = (size_t(row * own_caches) * kv_heads + kv_head) * capacity * WIDTH;
+if (own_caches && is_kept && split == 0 && first % repeat == 0 && member == SIMDGROUPS - 1) {
   for (uint i = lane; i < uint(WIDTH); i += 32) {
     keys[cached + size_t(place) * WIDTH + i] = key[i];
     values[cached + size_t(place) * WIDTH + i] = newest[i];

@@ -41,6 +41,7 @@ KERNEL = Kernel(
         **SIZES,
         "splits": "uint",
         "is_counted": "uint",
+        "own_caches": "uint",
         "columns": "uint",
         "dims": "uint",
         "is_normed": "uint",
@@ -95,14 +96,18 @@ def norm_rope_attention(
 
     Notes
     -----
-    One kernel does all of it where the target prefers that; elsewhere it is the two ops.
+    One kernel does all of it where the target prefers that; elsewhere it is the two ops. Where all rows have the same
+    caches, `norm_rope_write` puts their keys and values there before it, so that a row sees those in front of it; each
+    row has the bits that it has alone.
     """
     stream = stream or current_stream()
     target = target_of(stream)
-    if not target.table.joins_attention:
+    is_joined = target.table.joins_attention
+    if not is_joined or keys.ndim == 3:
         query = norm_rope_write(
             qkv, q_norm, k_norm, position, keys, values, heads=heads, base=base, eps=eps, dims=dims, stream=stream
         )
+    if not is_joined:
         return attention(query, keys, values, position, scale=scale, gate=gate, stream=stream, out=out)
     plan = plan_of(qkv, q_norm, k_norm, position, keys, values, gate, heads, base, scale, eps, dims, target)
     frequencies = device_frequencies(stream, base, keys.shape[-1] if dims is None else dims)
@@ -158,7 +163,7 @@ def plan_of(
     made = heads_of(OP, qkv, q_norm, k_norm, position, keys, values, heads, base, dims)
     shape = made.rows, heads, made.width
     query = Form(shape, None, qkv.dtype, True, made.rows * heads * made.width)
-    call = grouped_heads(OP, query, keys, values, position, gate, (made.rows,))
+    call = grouped_heads(OP, query, keys, values, position, gate, ((), (made.rows,)))
     loops = target.takes_loops
 
     def joined(shares: Shares) -> JoinedPlan:
@@ -169,6 +174,7 @@ def plan_of(
             {"T": qkv.dtype, "WIDTH": made.width, "HEADS": shares.heads},
             splits=shares.splits,
             is_counted=shares.is_counted,
+            own_caches=call.own_caches,
             columns=made.columns,
             dims=made.dims,
             is_normed=made.is_normed,

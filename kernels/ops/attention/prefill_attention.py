@@ -111,7 +111,7 @@ def plan_of(q: Form, keys: Form, values: Form, position: Form, gate: Form | None
     op = "prefill_attention"
     floating(op, "q", q, 3)
     aligned(op, "q", q)
-    call = grouped_heads(op, q, keys, values, position, gate, ())
+    call = grouped_heads(op, q, keys, values, position, gate, ((),))
     if call.heads > LARGEST_GRID_YZ:
         raise ValueError(f"{op}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} heads fit a launch")
     tile = tile_rows(q.dtype, call.width, target.table, takes_loops=target.takes_loops)

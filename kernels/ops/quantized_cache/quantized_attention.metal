@@ -1,11 +1,12 @@
-// Attention (as attention.metal has it) over caches in 8 bits. Each row of a batch has its own position and caches.
+// Attention (as attention.metal has it) over caches in 8 bits. Each row has its own position; own_caches: 0
+// where all rows read the same caches.
 const coded_rows key_rows = {keys, key_scales}, value_rows = {values, value_scales};
 #if HIPRT_CPU_LOOPS
 const uint head = threadgroup_position_in_grid.x, row = threadgroup_position_in_grid.z;
 const size_t query_at = (size_t(row) * heads + head) * WIDTH;
 const device T* opening = is_gated ? gate + size_t(row) * gate_stride + head * WIDTH : nullptr;
 const int last = min(position[row], int(capacity) - 1);
-const size_t cached = (size_t(row) * (heads / repeat) + head / repeat) * capacity * WIDTH;
+const size_t cached = (size_t(row * own_caches) * (heads / repeat) + head / repeat) * capacity * WIDTH;
 attend<T, WIDTH>(q + query_at, key_rows + cached, value_rows + cached, last, scale, opening, out + query_at);
 #else
 // A threadgroup takes HEADS query heads that read the same keys, and every `splits`-th run of positions.
@@ -24,7 +25,7 @@ const uint active = is_counted ? min(splits, uint(max(last, 0)) / TURN + 1) : sp
 wait_for_inputs();
 if (split >= active) return;
 const size_t first_head = size_t(row) * heads + first;
-const size_t cached = (size_t(row) * (heads / repeat) + first / repeat) * capacity * WIDTH;
+const size_t cached = (size_t(row * own_caches) * (heads / repeat) + first / repeat) * capacity * WIDTH;
 Pass pass;
 pass.begin(q + first_head * WIDTH, scale * 1.44269504f, lane);
 for (int start = int(split) * TURN + int(member) * Pass::RUN; start <= last; start += int(splits) * TURN) {

@@ -38,7 +38,7 @@ KERNEL = Kernel(
     },
     updates={"arrived": "uint", "parts": "float"},
     outputs={"out": "T"},
-    scalars={**SIZES, "splits": "uint", "is_counted": "uint"},
+    scalars={**SIZES, "own_caches": "uint", "splits": "uint", "is_counted": "uint"},
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
     headers=(*HEADERS, "quantized_cache/coded_rows.h"),
     ahead=("position",),
@@ -67,7 +67,7 @@ def quantized_attention(
     q : Array, [B, Hq, D] or [Hq, D]
         float16, bfloat16 or float32; D is 64, 128 or 256.
     keys, values : Array, [B, Hkv, capacity, D] or [Hkv, capacity, D]
-        int8, as `norm_rope_quantize` writes them.
+        int8, as `norm_rope_quantize` writes them: caches of each row, or those that all rows read, as in `attention`.
     key_scales, value_scales : Array, [B, Hkv, capacity, D / 64] or [Hkv, capacity, D / 64]
         float32: an element is the product of its code and the scale of its group.
     position, scale, gate
@@ -116,7 +116,7 @@ def plan_of(
         raise ValueError(f"{OP}: q has shape {q.shape}; 2 or 3 axes are needed")
     keys = values_of(OP, "keys", keys, key_scales, q.dtype)
     values = values_of(OP, "values", values, value_scales, q.dtype)
-    call = grouped_heads(OP, q, keys, values, position, gate, q.shape[:-2])
+    call = grouped_heads(OP, q, keys, values, position, gate, ((), q.shape[:-2]))
     if call.rows > LARGEST_GRID_YZ:
         raise ValueError(f"{OP}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
     shares = shares_of(call, target)[0]  # by the rules: nothing times these kernels
@@ -125,6 +125,7 @@ def plan_of(
         (call.heads // shares.heads, shares.splits, call.rows),
         (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1),
         {"T": q.dtype, "WIDTH": call.width, "HEADS": shares.heads},
+        own_caches=call.own_caches,
         splits=shares.splits,
         is_counted=shares.is_counted,
         **call.sizes(scale),

@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 from hiprt.kernels.ops.reduction.reference import argmax
 from hiprt.kernels.reference.float64 import Floats, Host, double
 
-__all__ = ["advance", "filter_logits", "noise", "repetition_penalty", "sample"]
+__all__ = [
+    "accept_draft",
+    "advance",
+    "draft_ngram",
+    "filter_logits",
+    "noise",
+    "repetition_penalty",
+    "sample",
+]
 
 
 def filter_logits(
@@ -74,3 +82,33 @@ def advance(step: NDArray[np.int32], tokens: NDArray[np.int32], sampled: int) ->
         if position >= step[2]:
             tokens[position] = sampled
         step[:2] = tokens[position], position
+
+
+def draft_ngram(
+    step: NDArray[np.int32], tokens: NDArray[np.int32], drafts: int, longest: int = 16
+) -> NDArray[np.int32]:
+    """Return the newest token and the tokens that followed the best place before, and the positions of all of them."""
+    last = int(step[1])
+
+    def agreement(end: int) -> int:
+        most = min(end + 1, longest)
+        return next((n for n in range(most) if tokens[end - n] != tokens[last - n]), most)
+
+    best = max(range(last), key=lambda end: (agreement(end), end), default=-1)
+    text = tokens[: last + 1].tolist()
+    for _ in range(drafts):
+        text.append(text[best - last] if best >= 0 else text[-1])
+    return np.array([text[last:], range(last, last + drafts + 1)], np.int32)
+
+
+def accept_draft(
+    step: NDArray[np.int32], tokens: NDArray[np.int32], draft: NDArray[np.int32], chosen: NDArray[np.int32]
+) -> list[int]:
+    """Put the tokens that are taken behind the text, in place, and move the step block there; return them."""
+    right = np.cumprod(chosen[:-1] == draft[0, 1:]).sum()
+    position = int(step[1])
+    taken = chosen[: right + 1][: max(len(tokens) - 1 - position, 0)]
+    if len(taken):
+        tokens[position + 1 : position + 1 + len(taken)] = taken
+        step[:2] = taken[-1], position + len(taken)
+    return [int(token) for token in taken]
