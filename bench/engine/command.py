@@ -44,6 +44,7 @@ FIELDS = (
     "load_cache",
     "save_cache",
     "kv_bits",
+    "speculate",
     "tp",
 )
 
@@ -84,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the log probability of each token, and of the N likeliest at its place, from 0 to 20",
     )
     add_kv_bits(parser)
+    add_speculate(parser)
     parser.add_argument(
         "--tp", metavar="N", type=int, help="split the model over N devices, each with a process (default: 1)"
     )
@@ -109,6 +111,12 @@ def add_kv_bits(parser: argparse.ArgumentParser) -> None:
     """Add in how many bits keys and values are kept."""
     said = "keep keys and values in 8 bits, with a scale for each group of 64 (default: in the dtype of the model)"
     parser.add_argument("--kv-bits", metavar="8", type=int, help=said)
+
+
+def add_speculate(parser: argparse.ArgumentParser) -> None:
+    """Add how many tokens each step guesses."""
+    said = "guess K tokens from the text so far in each step, 1 to 7, and check them at once; the text stays the same"
+    parser.add_argument("--speculate", metavar="K", type=int, help=said)
 
 
 def add_quantization(parser: argparse.ArgumentParser) -> None:
@@ -367,6 +375,9 @@ def table(report: Report) -> list[tuple[str, str]]:
         rows.insert(2, ("prompt cache", f"{report.cached_tokens} tokens of the prompt"))
     if report.kv_bits is not None:
         rows.append(("keys and values", f"{report.kv_bits} bits, groups of 64"))
+    if report.tokens_per_step is not None:
+        told = f"{report.speculate} guesses a step, {report.acceptance:.0%} right, {report.tokens_per_step:.2f} tokens"
+        rows.append(("speculation", told))
     if report.verified is not None:
         same = "every logit has the same bits as run eagerly" if report.verified else f"no: {report.mismatch}"
         rows.append(("verified", same))

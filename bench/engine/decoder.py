@@ -17,6 +17,7 @@ from hiprt.bench.engine.logprobs import Likely
 from hiprt.bench.engine.models.model import Model, Recurrent
 from hiprt.bench.engine.prompt_cache import PromptCache
 from hiprt.bench.engine.sampling import Sampling
+from hiprt.bench.engine.speculation import Speculation, check_speculation, speculate
 from hiprt.bench.engine.state import State
 from hiprt.graphs import Step
 from hiprt.kernels.ops.elementwise.copies import copy_into
@@ -50,11 +51,12 @@ def chunks(length: int, most: int = CHUNK) -> list[int]:
 
 
 class Mark(NamedTuple):
-    """A point behind a step: an event there, and how many tokens each text had then, and where they lay."""
+    """A point behind a step: an event there, how many tokens each text had then, where they lay, steps so far."""
 
     event: Event
     lengths: tuple[int, ...]
     tokens: Array
+    steps: int
 
 
 @dataclass
@@ -99,6 +101,8 @@ class Decoder:
         How long `kernels.timed_choices` may take, on a device without a measured table.
     kv_bits : int, optional
         8 for keys and values in 8 bits; by default they are in the dtype of the model.
+    drafts : int, optional
+        How many tokens each step guesses and checks, as `Speculation` says, of a single text.
 
     Attributes
     ----------
@@ -107,18 +111,21 @@ class Decoder:
     state : State
         What the texts keep on the device.
     positions : list of int
-        How many tokens of each text have been taken.
+        How many tokens of each text have been taken: the most that there may be, until `read_step` has read what each
+        step took of its guesses, or `settle` where the text stands.
     graph : Step
         The decode step.
     filling : Step
         The step that takes a chunk of a prompt.
     eager_steps : int
         How many steps ran without a graph because the caller asked for it.
+    speculation : Speculation or None
 
     Raises
     ------
     ValueError
-        `chunk` is not a power of two, or the heads of the model cannot be kept in `kv_bits`.
+        `chunk` is not a power of two, the heads of the model cannot be kept in `kv_bits`, or drafts do not go with the
+        model, with `sampling`, with `logprobs` or with several texts.
     """
 
     logits: Array
@@ -137,13 +144,19 @@ class Decoder:
         logprobs: int | None = None,
         seconds: float = SECONDS,
         kv_bits: int | None = None,
+        drafts: int | None = None,
     ) -> None:
         if chunk < 1 or chunk & (chunk - 1):
             raise ValueError(f"chunk={chunk}: must be a power of two")
+        if drafts is not None:
+            check_speculation(model.config, sampling or Sampling())
+            if batch > 1 or logprobs is not None:
+                raise ValueError("a step that guesses tokens is of one text, and tells no other likely tokens")
         self.model, self.stream, self.chunk = model, stream, chunk
         self.room = Room(capacity, max(capacity, limit or capacity))
         with use_stream(stream):
             self.state = state = State.empty(model, batch, capacity, chunk, sampling or Sampling(), logprobs, kv_bits)
+            self.speculation = None if drafts is None else Speculation(drafts)
             choices = target_of(stream).choices
             # Ranks take what is kept alone: each timing for itself might choose other bits of what all of them compute.
             if choices is not None and choices.are_wanted and model.ranks is None:
@@ -151,7 +164,10 @@ class Decoder:
                     state.try_out(model)
         # The steps hold functions, not methods: a decoder in no cycle gives its memory back as soon as it is dropped.
         made: Callable[..., Step[..., Any]] = partial(Step, stream=stream, keep=keep, overwrite=True)
-        self.graph = made(partial(advance, model, state), name="decode")
+        if self.speculation is None:
+            self.graph = made(partial(advance, model, state), name="decode")
+        else:
+            self.graph = made(partial(speculate, model, state, self.speculation), name="speculate")
         self.filling = made(partial(fill, model, state), name="prefill")
         self.drawing = made(partial(draw, state), name="draw")
         self.positions = self.lengths = [0] * batch
@@ -159,7 +175,7 @@ class Decoder:
         self.events: list[Event] = []
         self.saved: tuple[int, list[Recurrent]] | None = None
         self.save_at = 0
-        self.eager_steps = 0
+        self.eager_steps = self.steps = 0
 
     @property
     def capacity(self) -> int:
@@ -222,9 +238,12 @@ class Decoder:
             self.grow(longest + 1)
         with use_stream(self.stream):
             self.state.start(prompts, temperature, seed, kept)
+            if self.speculation is not None:
+                self.speculation.start()
         if self.saved is not None and self.saved[0] > kept:
             self.saved = None  # it is of a text that goes on differently
         self.prompts, self.positions, self.lengths = prompts, [kept] * self.batch, [*map(len, prompts)]
+        self.steps = 0
         self.save_at = 0 if self.state.is_rewindable else save_at
         if 0 < self.save_at == kept:
             self.save()
@@ -360,23 +379,33 @@ class Decoder:
                 yield taken
 
     def step(self) -> None:
-        """Take the next token of each text, as one graph launch."""
+        """Take the next token of each text, and those guesses that are right, as one graph launch."""
         self.make_room()
         self.logits = self.graph()
-        self.positions = [position + 1 for position in self.positions]
+        self.count()
 
     def step_eager(self) -> None:
-        """Take the next token of each text, launching each kernel by itself."""
+        """Take the same tokens, launching each kernel by itself."""
         self.make_room()
         self.logits = self.graph.eager()
-        self.positions = [position + 1 for position in self.positions]
+        self.count()
         self.eager_steps += 1
+
+    @property
+    def drafts(self) -> int:
+        """How many tokens each step guesses."""
+        return 0 if self.speculation is None else self.speculation.drafts
+
+    def count(self) -> None:
+        """Count a step, as if all of its guesses were right."""
+        self.positions = [position + 1 + self.drafts for position in self.positions]
+        self.steps += 1
 
     def make_room(self) -> None:
         """Grow the caches where the next token needs it; refuse to step before `start` and at the limit."""
         if not self.prompts:
             raise ValueError("the decoder has no prompt: call start first")
-        needed = self.position + 2
+        needed = self.position + 2 + self.drafts
         if needed > self.room.limit:
             raise ValueError(f"the text has reached the decoder's capacity of {self.room.limit} tokens")
         if needed > self.capacity:
@@ -409,7 +438,7 @@ class Decoder:
         event = self.events.pop(0)
         self.events.append(event)
         event.record(self.stream)
-        return Mark(event, tuple(self.positions), self.state.tokens)
+        return Mark(event, tuple(self.positions), self.state.tokens, self.steps)
 
     def read(self, mark: Mark, stream: Stream) -> list[int]:
         """Return the token that each text had drawn at a mark; this waits for no later step.
@@ -429,6 +458,24 @@ class Decoder:
         tokens = [int(mark.tokens[i, at : at + 1].numpy(stream, after=mark.event)[0]) for i, at in places]
         self.model.check()
         return tokens
+
+    def read_step(self, mark: Mark, stream: Stream) -> list[list[int]]:
+        """Return the tokens that the step in front of a mark drew, in their order: for each place that of every text.
+
+        A step that guesses takes several places, another one a single place. The parameters and errors are those of
+        `read`; every mark of a text is read once.
+        """
+        if self.speculation is None or not mark.steps:
+            return [self.read(mark, stream)]
+        tokens = self.speculation.read(mark.steps, mark.event, stream)
+        self.model.check()
+        self.positions = [position - (self.drafts + 1 - len(tokens)) for position in self.positions]
+        return [[token] for token in tokens]
+
+    def settle(self) -> None:
+        """Take over where the text stands, at its end, where the last steps that guessed are not read."""
+        if self.speculation is not None:
+            self.positions = self.state.block[1].numpy(self.stream).tolist()
 
 
 def prompts_of(prompt: Sequence[int] | Sequence[Sequence[int]], batch: int) -> list[Sequence[int]]:

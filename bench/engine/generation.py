@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from hiprt import Stream, allocator, flags, library, use_stream
 from hiprt.bench.engine.checkpoint import Checkpoint
-from hiprt.bench.engine.decoder import Decoder, bucket
+from hiprt.bench.engine.decoder import Decoder, Mark, bucket
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models import Model, load, read
 from hiprt.bench.engine.prompt_cache import PromptCache
 from hiprt.bench.engine.report import Choice, Report
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.sampling import Sampling
+from hiprt.bench.engine.speculation import check_speculation
 from hiprt.bench.engine.template import Template, find_template
 from hiprt.bench.engine.text import Writer
 from hiprt.distributed import Communicator
@@ -66,7 +67,8 @@ def generate(
     CheckpointError
         The model directory cannot be used.
     ValueError
-        The prompt exceeds what the model was trained for, or there is no graph to verify.
+        The prompt exceeds what the model was trained for, there is no graph to verify, or the model or its draws do
+        not go with `request.speculate`.
     HipError
         A HIP call failed.
     RankError
@@ -77,6 +79,8 @@ def generate(
     checkpoint = Checkpoint(request.model)
     texts = encode(request, checkpoint, find_template(checkpoint.path))
     sampling = request.sampling(checkpoint.sampling)
+    if request.speculate is not None:
+        check_speculation(read(checkpoint.settings), sampling)
     with nullcontext() if request.tp == 1 else Communicator() as ranks:
         stream = Stream()
         with use_stream(stream):
@@ -153,7 +157,7 @@ class Generation:
         The stream on which the steps run.
     decoder : Decoder, optional
         One of an earlier run on that stream, with the same number of texts, of likely tokens that are told, of bits of
-        keys and values, and rules of draws; its steps are recorded.
+        keys and values, of guesses, and rules of draws; its steps are recorded.
     kept : int
         How many of the first tokens of the prompt this decoder holds, as `Decoder.rewind` returns it.
     save_at : int
@@ -175,9 +179,11 @@ class Generation:
     ) -> None:
         self.request, self.checkpoint, self.texts, self.stream = request, checkpoint, texts, stream
         self.sampling, self.positions = sampling, model.config.max_position_embeddings
-        self.batch = -(-len(texts) // -(-len(texts) // MOST_TEXTS))
+        drafts = request.speculate or 0
+        self.batch = 1 if drafts else -(-len(texts) // -(-len(texts) // MOST_TEXTS))
         longest = max(len(text.ids) for text in texts)
-        limit = bucket(longest + self.most(longest))
+        # Until a step has been read, all of its guesses count as right, and the next one runs meanwhile.
+        limit = bucket(longest + self.most(longest) + 3 * drafts)
         made = partial(
             Decoder,
             model,
@@ -187,6 +193,7 @@ class Generation:
             sampling=sampling,
             logprobs=request.logprobs,
             kv_bits=request.kv_bits,
+            drafts=request.speculate,
         )
         self.decoder = decoder or made(stream=stream, keep=not request.rerecord)
         self.decoder.room.limit = max(limit, self.decoder.room.limit)
@@ -198,6 +205,7 @@ class Generation:
         # These have streams of their own: what the shadow launches is not counted, and reads wait for no later step.
         self.shadow = made(stream=Stream(stream.device)) if request.verify else None
         self.reader = Stream(stream.device)
+        self.counted: list[int] = []  # tokens of each step that guessed
         self.verifying = 0.0  # seconds that verification took
         self.spent = Spent()
         self.report = Report(
@@ -211,6 +219,7 @@ class Generation:
             sampling=sampling.changed,
             verified=True if request.verify else None,
             kv_bits=request.kv_bits,
+            speculate=request.speculate,
             tp=request.tp,
         )
 
@@ -285,6 +294,7 @@ class Generation:
                     break
         for writer in writers:
             writer.finish()
+        self.decoder.settle()
         yield from made
         self.spent.add(times, sum(len(writer.ids) for writer in writers), sum(len(each) - kept for each in ids))
         if self.report.stop in ("interrupted", "mismatch"):
@@ -338,21 +348,31 @@ class Generation:
             raise CheckpointError(cause, "its weights are damaged, or too large for their dtype: download it again")
 
     def steps_of(self, most: int, stopped: Callable[[], bool]) -> Iterator[list[int]]:
-        """Yield the tokens that each step drew; they are read while the next step runs."""
-        pending = self.decoder.mark()
-        for left in reversed(range(most)):
+        """Yield the tokens of all texts for each place; those of a step are read while the next step runs."""
+        pending: Mark | None = self.decoder.mark()
+        written = 0
+        while pending is not None and written < most:
             following = None
-            if left and stopped():
+            if written + 1 < most and stopped():
                 self.report.stop = "interrupted"
-            elif left:
+            elif written + 1 < most:
                 self.step()
                 if self.shadow is not None and not self.verify(self.shadow.step_eager):
                     return
                 following = self.decoder.mark()
-            yield self.decoder.read(pending, self.reader)
-            if following is None:
-                return
+            places = self.read(pending)[: most - written]
+            written += len(places)
+            yield from places
             pending = following
+
+    def read(self, mark: Mark) -> list[list[int]]:
+        """Return the tokens of the step in front of a mark, as `Decoder.read_step` does, and count them."""
+        places = self.decoder.read_step(mark, self.reader)
+        if self.request.speculate and mark.steps:
+            self.counted.append(len(places))
+            if self.shadow is not None:
+                self.shadow.positions = self.decoder.positions  # it has taken the same steps
+        return places
 
     def step(self) -> None:
         """Run one decode step, and count what it launched."""
@@ -406,6 +426,10 @@ class Generation:
             report.first_token_ms = round(spent.first * 1e3, 3)
             report.prefill_tok_s = round(spent.prompt_tokens / spent.prompts, 1)
             report.tok_s = round(spent.tokens / spent.texts, 2)
+        if self.request.speculate and self.counted:
+            taken = sum(self.counted) / len(self.counted)
+            report.tokens_per_step = round(taken, 3)
+            report.acceptance = round((taken - 1) / self.request.speculate, 4)
         report.nodes_per_token, report.edges = graph.nodes, graph.edges
         report.launches_per_token = round(self.launches / max(self.steps, 1), 3)
         rungs, reasons = self.counts()

@@ -97,6 +97,12 @@ class Report:
         How many tokens of the prompts came from a prompt cache; None without one.
     kv_bits : int or None
         The bits of the elements of keys and values; None where they are in the dtype of the model.
+    speculate : int or None
+        How many tokens each step guessed; None where none.
+    acceptance : float or None
+        The part of the guesses that was right, from 0 to 1; None without guesses.
+    tokens_per_step : float or None
+        How many tokens a step took, right guesses and the token behind them; None without guesses.
     sampling : dict
         The rules of the draws, where they differ from taking the likeliest token.
     tp : int
@@ -134,6 +140,9 @@ class Report:
     stop: str = "length"
     cached_tokens: int | None = None
     kv_bits: int | None = None
+    speculate: int | None = None
+    acceptance: float | None = None
+    tokens_per_step: float | None = None
     sampling: dict[str, Any] = field(default_factory=dict)
     tp: int = 1
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hiprt.bench.engine.logprobs import MOST
 from hiprt.bench.engine.sampling import Sampling
+from hiprt.bench.engine.speculation import check_drafts
 from hiprt.bench.story import CHECKPOINT
 from hiprt.kernels.ops.quantized.formats import MODES, Format, format_of
 
@@ -69,6 +70,9 @@ class Request:
     kv_bits : int, optional
         8 for keys and values in 8 bits, of which each group of 64 has a scale; by default they are in the dtype of the
         model.
+    speculate : int, optional
+        How many tokens each step guesses from the text so far and checks, 1 to 7; the text is that which single steps
+        write. By default none.
     tp : int
         Over how many ranks, each a process with a device, the model is split.
 
@@ -103,6 +107,7 @@ class Request:
     load_cache: Path | str | None = None
     save_cache: Path | str | None = None
     kv_bits: int | None = None
+    speculate: int | None = None
     tp: int = 1
 
     @property
@@ -156,6 +161,12 @@ class Request:
         if self.tp > 1 and (self.load_cache is not None or self.save_cache is not None):
             raise ValueError(f"a prompt cache is of a whole model: it does not go with tp={self.tp}")
         check_kv_bits(self.kv_bits)
+        if self.speculate is not None:
+            check_drafts(self.speculate)
+            if self.tp > 1:
+                raise ValueError(f"speculate={self.speculate}: guesses are not checked over ranks, tp={self.tp}")
+            if self.logprobs is not None:
+                raise ValueError(f"speculate={self.speculate}: it tells no likely tokens, leave logprobs out")
         if self.save_cache is not None and len(self.prompts) > 1:
             raise ValueError(f"a prompt cache is of one text: save_cache with {len(self.prompts)} of them")
         if self.save_cache is not None and not Path(self.save_cache).absolute().parent.is_dir():

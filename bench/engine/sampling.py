@@ -68,6 +68,12 @@ class Sampling:
                 raise ValueError(f"{name}={getattr(self, name)}: must be {range_}")
 
     @property
+    def is_greedy(self) -> bool:
+        """Whether a draw takes the largest logit of all."""
+        is_penalised = self.repetition_penalty != 1 or self.presence_penalty != 0
+        return (self.temperature == 0 or self.top_k == 1) and not is_penalised
+
+    @property
     def changed(self) -> dict[str, Any]:
         """The rules that differ from taking the likeliest token of all."""
         values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}

@@ -183,7 +183,8 @@ def fits(decoder: Decoder, request: Request, sampling: Sampling) -> bool:
     has_logprobs = request.logprobs is not None or decoder.state.logprobs is not None
     has_bits = decoder.state.kv_bits == request.kv_bits
     is_as_wide = decoder.batch == len(request.prompts)
-    return is_recorded and not has_logprobs and has_bits and is_as_wide and same == sampling
+    has_drafts = decoder.drafts == (request.speculate or 0)
+    return is_recorded and not has_logprobs and has_bits and has_drafts and is_as_wide and same == sampling
 
 
 def load(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict
 
 import numpy as np
 
 from hiprt import Array, kernels, zeros
+from hiprt.bench.engine.models.alone import Each, alone, together
 from hiprt.bench.engine.models.config import Config
 from hiprt.bench.engine.models.linear import Linear, split
 from hiprt.bench.engine.models.model import KeyValue, LayerState, QuantizedKeyValue, Recurrent
@@ -107,32 +109,43 @@ class Attention:
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
         assert not isinstance(state, Recurrent)
+        return self.take(x, position, state, fused, together)
+
+    def verify(self, x: Array, position: Array, state: KeyValue | QuantizedKeyValue, fused: bool) -> Array:
+        """Take consecutive rows of the first sequence, each with the bits that `decode` gives it."""
+        return self.take(x, position, state.sequence(0), fused, alone)
+
+    def take(self, x: Array, position: Array, state: KeyValue | QuantizedKeyValue, fused: bool, each: Each) -> Array:
+        """Take a few rows; `each` multiplies them, and `state` has the caches of each, or those of all."""
+        made = each(partial(self.projected, fused=fused), x)
+        gate = self.gate_of(made)
         if isinstance(state, QuantizedKeyValue):
-            made, gate = self.projected(x, fused)
             query = self.quantize(made, position, state)
             mixed = kernels.quantized_attention(query, *state.arrays, position, scale=self.scale, gate=gate)
-            return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=fused)
-        if not fused:
-            query, gate = self.write(x, position, state.keys, state.values)
+        elif fused:
+            given = made, self.query_norm, self.key_norm, position, state.keys, state.values
+            mixed = kernels.norm_rope_attention(*given, **self.turns, scale=self.scale, gate=gate)
+        else:
+            query = self.write(made, position, state.keys, state.values)
             mixed = kernels.attention(query, state.keys, state.values, position, scale=self.scale, gate=gate)
-            return self.output.project(mixed.reshape(len(x), -1), residual=x)
-        made, gate = self.projected(x, fused=True)
-        given = made, self.query_norm, self.key_norm, position, state.keys, state.values
-        mixed = kernels.norm_rope_attention(*given, **self.turns, scale=self.scale, gate=gate)
-        return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=True)
+
+        def back(mixed: Array, x: Array) -> Array:
+            return self.output.project(mixed, residual=x, fused=fused)
+
+        return each(back, mixed.reshape(len(x), -1), x)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
         assert not isinstance(state, Recurrent)
-        made, gate = self.projected(x, fused=True)
+        made, state = self.projected(x, fused=True), state.sequence(sequence)
+        gate = self.gate_of(made)
         if isinstance(state, QuantizedKeyValue):
-            own = QuantizedKeyValue(*(part[sequence] for part in state.arrays))
-            query = self.quantize(made, position, own)
+            query = self.quantize(made, position, state)
             # Tiles of queries read each position many times, so it is made a number once; the last one is the largest.
-            keys = kernels.dequantize_cache(own.keys, own.key_scales, position[-1:], x.dtype)
-            values = kernels.dequantize_cache(own.values, own.value_scales, position[-1:], x.dtype)
+            keys = kernels.dequantize_cache(state.keys, state.key_scales, position[-1:], x.dtype)
+            values = kernels.dequantize_cache(state.values, state.value_scales, position[-1:], x.dtype)
         else:
-            keys, values = state.keys[sequence], state.values[sequence]
+            keys, values = state.keys, state.values
             query = kernels.norm_rope_write(made, self.query_norm, self.key_norm, position, keys, values, **self.turns)
         mixed = kernels.prefill_attention(query, keys, values, position, scale=self.scale, gate=gate)
         return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=True)
@@ -142,18 +155,20 @@ class Attention:
         given = made, self.query_norm, self.key_norm, position, *state.arrays
         return kernels.norm_rope_quantize(*given, **self.turns)
 
-    def projected(self, x: Array, fused: bool = False) -> tuple[Array, Array | None]:
-        """Return the projection of the normed rows, and the columns of it that are the gate."""
-        made = self.projection.project(x, norm=self.norm, eps=self.config.rms_norm_eps, fused=fused)
-        return made, made[:, sum(self.sizes) :] if self.config.is_gated else None
+    def projected(self, x: Array, fused: bool) -> Array:
+        """Return the projection of the normed rows."""
+        return self.projection.project(x, norm=self.norm, eps=self.config.rms_norm_eps, fused=fused)
 
-    def write(self, x: Array, position: Array, keys: Array, values: Array) -> tuple[Array, Array | None]:
-        """Write the keys and values of rows, each to its own caches; return the queries and their gates."""
+    def gate_of(self, made: Array) -> Array | None:
+        """Return the columns of a projection that are the gate."""
+        return made[:, sum(self.sizes) :] if self.config.is_gated else None
+
+    def write(self, made: Array, position: Array, keys: Array, values: Array) -> Array:
+        """Write the keys and values of a projection's rows; return the queries."""
         config, eps = self.config, self.config.rms_norm_eps
         base, dims = config.rope_theta, config.rotary_dims
-        made, gate = self.projected(x)
-        q, k, v = (part.reshape(len(x), -1, config.head_dim) for part in split(made, *self.sizes))
+        q, k, v = (part.reshape(len(made), -1, config.head_dim) for part in split(made, *self.sizes))
         q, k = kernels.rms_norm(q, self.query_norm, eps), kernels.rms_norm(k, self.key_norm, eps)
         kernels.kv_write(keys, kernels.rope(k, position, base=base, dims=dims), position)
         kernels.kv_write(values, v, position)
-        return kernels.rope(q, position, base=base, dims=dims), gate
+        return kernels.rope(q, position, base=base, dims=dims)

@@ -30,6 +30,10 @@ class KeyValue:
     def reset(self, sequence: int | None = None) -> None:
         """Begin a text, in one sequence or in all: nothing has to be cleared."""
 
+    def sequence(self, index: int) -> KeyValue:
+        """Return what is kept of one sequence: arrays without the first axis."""
+        return KeyValue(self.keys[index], self.values[index])
+
     def parts(self, positions: int) -> dict[str, Array]:
         """Return, by name, what is kept of so many first positions of each sequence."""
         return {"keys": self.keys[:, :, :positions], "values": self.values[:, :, :positions]}
@@ -59,6 +63,10 @@ class QuantizedKeyValue:
 
     def reset(self, sequence: int | None = None) -> None:
         """Begin a text, in one sequence or in all: nothing has to be cleared."""
+
+    def sequence(self, index: int) -> QuantizedKeyValue:
+        """Return what is kept of one sequence: arrays without the first axis."""
+        return QuantizedKeyValue(*(part[index] for part in self.arrays))
 
     def parts(self, positions: int) -> dict[str, Array]:
         """Return, by name, what is kept of so many first positions of each sequence."""
@@ -146,6 +154,22 @@ class Model(Protocol):
         Returns
         -------
         Array, shape (sequences, vocab_size)
+        """
+
+    def verify(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
+        """Take a few consecutive tokens of the only sequence.
+
+        Parameters
+        ----------
+        tokens, position : Array of int32, shape (tokens,)
+            At most 8.
+        state : list of LayerState
+            Is updated in place; no layer is recurrent.
+
+        Returns
+        -------
+        Array, shape (tokens, vocab_size)
+            The logits behind each token, with the bits that `decode` gives for one token after the other.
         """
 
     def prefill(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:

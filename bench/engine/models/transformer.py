@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
 
 from hiprt import Array
+from hiprt.bench.engine.models.alone import alone
 from hiprt.bench.engine.models.attention import Attention
 from hiprt.bench.engine.models.config import Config
 from hiprt.bench.engine.models.gated_delta import GatedDelta
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.engine.models.mlp import Mlp
-from hiprt.bench.engine.models.model import LayerState
+from hiprt.bench.engine.models.model import LayerState, Recurrent
 from hiprt.bench.engine.models.moe import Moe
 from hiprt.bench.engine.models.weights import Part, Weights
 from hiprt.distributed import Communicator
@@ -59,6 +61,12 @@ class Layer:
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
         return self.feed(self.mixer.decode(x, position, state, fused), fused)
+
+    def verify(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
+        """Take consecutive rows of the only sequence, each with the bits that `decode` gives it."""
+        assert isinstance(self.mixer, Attention)
+        assert not isinstance(state, Recurrent)
+        return alone(partial(self.feed, fused=fused), self.mixer.verify(x, position, state, fused))
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
@@ -145,6 +153,13 @@ class Transformer:
         for layer, kept in zip(self.layers, state):
             x = layer.decode(x, position, kept, self.fused)
         return self.logits(x, self.fused)
+
+    def verify(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
+        """Take a few consecutive tokens of the only sequence; see `Model.verify`."""
+        x = self.embedding.rows(tokens, self.dtype)
+        for layer, kept in zip(self.layers, state):
+            x = layer.verify(x, position, kept, self.fused)
+        return alone(partial(self.logits, fused=self.fused), x)
 
     def prefill(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:
         """Take consecutive tokens of one sequence; see `Model.prefill`."""
