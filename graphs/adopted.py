@@ -7,6 +7,8 @@ only other work is instantiated, with the first node that differs in `hiprt.grap
 
 from __future__ import annotations
 
+from typing import Any
+
 from hiprt.flags import flags
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.ladder import Ladder
@@ -77,6 +79,30 @@ class Adopted:
             self.recording = self.exec = None
             self.exec = self.start(recording, stream)
             self.recording = recording
+
+    def point(self, pointers: Any, starts: Any) -> bool:
+        """Launch what was launched last for memory that begins elsewhere; False where it must be launched as another.
+
+        Parameters
+        ----------
+        pointers : hiprt_pointers *
+            The table by which its recording was pointed.
+        starts : uint64_t *
+            Where each memory begins.
+
+        Raises
+        ------
+        HipError
+            As for `launch`.
+        """
+        stream = self.given or current_stream()
+        with self.ladder.lock:
+            if self.exec is None or not flags.graph:
+                return False
+            is_launched = self.ladder.point(self.exec, pointers, starts, stream)
+            if is_launched is False:
+                self.exec = None
+            return is_launched is not None
 
     def again(self) -> None:
         """Launch again what was launched last.

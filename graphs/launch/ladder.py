@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Hashable
+from typing import Any
 from weakref import ref
 
 from hiprt import core, fork
@@ -36,7 +37,7 @@ from hiprt.graphs.launch.verify import Mismatch, launch_verified
 from hiprt.graphs.record.captured import capture
 from hiprt.graphs.record.declarations import why_once
 from hiprt.graphs.record.dump import dump
-from hiprt.graphs.record.recording import Recording
+from hiprt.graphs.record.recording import ForeignDifference, Recording
 from hiprt.graphs.stats import Event, Stats, register
 from hiprt.stream import Stream
 
@@ -82,6 +83,7 @@ class Ladder:
         self.user_keys: dict[Hashable, Recording] = {}
         self.topologies = 0
         self.splits: dict[tuple[Caller | None, str], str] = {}
+        self.pointed = core.ffi.new("hiprt_pointed *")
         self.has_foreign = False
         # Returns what lets go of the calls that the step keeps; None once the step is gone.
         self.letting_go: Callable[[], Callable[[], None] | None] = lambda: None
@@ -318,6 +320,56 @@ class Ladder:
         self.stats.patched += move.size
         seconds = time.perf_counter() - start
         self.stats.count(Event(self.name, "patch", move.reason, move.key, move.difference, seconds))
+        return True
+
+    def point(self, exec_: Exec, pointers: Any, starts: Any, stream: Stream) -> bool | None:
+        """Patch an exec whose recording names memory that begins elsewhere, and launch it, behind `lock`.
+
+        Parameters
+        ----------
+        exec_ : Exec
+            What was launched last.
+        pointers : hiprt_pointers *
+            The table by which its recording was pointed.
+        starts : uint64_t *
+            Where each memory begins.
+        stream : Stream
+
+        Returns
+        -------
+        bool or None
+            True; False where its nodes ran eagerly instead; None where nothing has happened: `launch` finds the rung.
+
+        Raises
+        ------
+        UndefinedOutputsError
+            Something failed, and some of the nodes may have run; none is run again.
+        HipError
+            The nodes could not be launched eagerly either.
+        """
+        if flags.graph_verify or flags.graph_trace:
+            return None
+        rules, _ = allowed_rungs.rules(stream.device, flags.graph_slots)
+        choice, pointed = self.execs.choice, self.pointed
+        status = core.lib.hiprt_ladder_point(
+            self.execs.core, exec_.core, pointers, starts, stream.core, rules, choice, pointed
+        )
+        if status:
+            self.replace(exec_, stream, core.failure(status))
+            return False
+        if not choice.exec:
+            return None
+        recording = exec_.recording
+        self.stats.changed += choice.changed
+        self.stats.patched += choice.differing
+        difference = ForeignDifference(choice.first, pointed.shown)
+        reason = core.ffi.string(choice.reason).decode()
+        self.stats.count(Event(self.name, "patch", reason, recording.key, "", choice.seconds), difference)
+        try:
+            exec_.launch(stream)
+        except HipError as error:
+            self.replace(exec_, stream, error)
+            return False
         return True
 
     def disagree(self, recording: Recording, mismatch: Mismatch) -> None:

@@ -297,15 +297,26 @@ static int patch_node(hiprt_exec *e, const hiprt_node *n, uint32_t index) {
   return 0;
 }
 
-static int patch(hiprt_exec *e, hiprt_recorder *recorder, const hiprt_changes *changes) {
+static int patch_listed(hiprt_exec *e, const hiprt_recorder *recorder, const hiprt_changes *changes) {
   for (uint32_t i = 0; i < changes->count; i++) {
     hiprt_node n;
     hiprt_recorder_node(recorder, changes->nodes[i], &n);
     int status = patch_node(e, &n, changes->nodes[i]);
     if (status) return status;
   }
-  carry(e, recorder);
   return changes->count ? hiprt_canary_patch(&e->canary, e->handle) : 0;
+}
+
+static int patch(hiprt_exec *e, hiprt_recorder *recorder, const hiprt_changes *changes) {
+  const int status = patch_listed(e, recorder, changes);
+  if (!status) carry(e, recorder);
+  return status;
+}
+
+int hiprt_exec_point(hiprt_exec *e, hiprt_pointers *pointers, const uint64_t *starts, const hiprt_changes *changes) {
+  int status = hiprt_recorder_point(e->recorder, pointers, starts);
+  if (!status) status = take_turn(e->device);
+  return status ? status : end_turn(e->device, patch_listed(e, e->recorder, changes));
 }
 
 int hiprt_exec_patch_nodes(hiprt_exec *e, hiprt_recorder *recorder, const hiprt_changes *changes) {

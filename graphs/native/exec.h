@@ -54,5 +54,9 @@ int hiprt_exec_device(const hiprt_exec *exec);
 /* Make the exec, which must not be busy, carry the arguments of a recording of the same key, of which these nodes differ
  * from the one that it carries. When it fails the exec must be discarded (G8). */
 int hiprt_exec_patch_nodes(hiprt_exec *exec, hiprt_recorder *recorder, const hiprt_changes *changes);
+/* Give the recording that the exec carries, which has a table of pointers, the addresses that follow from it where memory
+ * begins at `starts`, and these nodes of the exec the arguments that they have then. The exec must not be busy; when it
+ * fails it must be discarded (G8), and the recording has the addresses all the same. */
+int hiprt_exec_point(hiprt_exec *exec, hiprt_pointers *pointers, const uint64_t *starts, const hiprt_changes *changes);
 /* Return the recorder whose arguments an exec carries. */
 hiprt_recorder *hiprt_exec_recorder(const hiprt_exec *exec);

@@ -754,12 +754,38 @@ static uint64_t *reserve_changes(uint32_t n_nodes, hiprt_changes *changes) {
 }
 
 /* Mark the nodes with words that point into memory which begins elsewhere. */
-static void mark_moved(const hiprt_recorder *a, const hiprt_recorder *b, uint64_t *marks) {
+static void mark_moved(const hiprt_recorder *a, const uint64_t *starts, uint64_t *marks) {
   for (uint32_t m = 0; m < hiprt_pointers_memories(a->pointers); m++) {
     uint32_t count = 0;
-    const hiprt_pointer *words = a->starts[m] == b->starts[m] ? 0 : hiprt_pointers_into(a->pointers, m, &count);
+    const hiprt_pointer *words = a->starts[m] == starts[m] ? 0 : hiprt_pointers_into(a->pointers, m, &count);
     for (uint32_t i = 0; i < count; i++) marks[words[i].node / 64] |= (uint64_t)1 << words[i].node % 64;
   }
+}
+
+static void list_node(const hiprt_recorder *r, uint32_t index, hiprt_changes *out) {
+  out->nodes[out->count++] = index;
+  out->bytes += r->nodes[index].payload_size;
+}
+
+static void list_marked(const hiprt_recorder *r, const uint64_t *marks, hiprt_changes *out) {
+  for (uint32_t word = 0; word <= r->n_nodes / 64; word++)
+    for (uint64_t bits = marks[word]; bits; bits &= bits - 1)
+      list_node(r, word * 64 + (uint32_t)__builtin_ctzll(bits), out);
+}
+
+const hiprt_pointers *hiprt_recorder_pointers(const hiprt_recorder *r, const uint64_t **out_starts) {
+  *out_starts = r->starts;
+  return r->pointers;
+}
+
+int hiprt_recorder_compare_starts(const hiprt_recorder *r, const uint64_t *starts, hiprt_changes *out) {
+  uint64_t *marks = reserve_changes(r->n_nodes, out);
+  if (!marks) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_recorder_compare_starts", 0);
+  out->count = 0;
+  out->bytes = 0;
+  mark_moved(r, starts, marks);
+  list_marked(r, marks, out);
+  return 0;
 }
 
 int hiprt_recorder_compare(const hiprt_recorder *a, const hiprt_recorder *b, hiprt_changes *out) {
@@ -768,17 +794,13 @@ int hiprt_recorder_compare(const hiprt_recorder *a, const hiprt_recorder *b, hip
   out->count = 0;
   out->bytes = 0;
   if (a == b) return 0;
-  const int is_alike = are_alike(a, b);
-  if (is_alike) mark_moved(a, b, marks);
-  for (uint32_t i = 0; i < b->n_nodes; i++) {
-    if (is_alike && !marks[i / 64]) {
-      i |= 63;
-      continue;
-    }
-    if (is_alike ? !(marks[i / 64] >> i % 64 & 1) : !differs(a, b, i)) continue;
-    out->nodes[out->count++] = i;
-    out->bytes += b->nodes[i].payload_size;
+  if (are_alike(a, b)) {
+    mark_moved(a, b->starts, marks);
+    list_marked(b, marks, out);
+    return 0;
   }
+  for (uint32_t i = 0; i < b->n_nodes; i++)
+    if (differs(a, b, i)) list_node(b, i, out);
   return 0;
 }
 

@@ -154,5 +154,9 @@ typedef struct {
   uint64_t bytes; /* the size of their payloads */
 } hiprt_changes;
 
+/* Return the table that says where the arguments point, with where each memory begins; NULL where none does. */
+const hiprt_pointers *hiprt_recorder_pointers(const hiprt_recorder *recorder, const uint64_t **out_starts);
+/* List the nodes to which hiprt_recorder_point would give other arguments than they have, by the table that it has. */
+int hiprt_recorder_compare_starts(const hiprt_recorder *recorder, const uint64_t *starts, hiprt_changes *out_changes);
 /* Compare two recordings of one key: list the nodes to which b gives other arguments than a. */
 int hiprt_recorder_compare(const hiprt_recorder *a, const hiprt_recorder *b, hiprt_changes *out_changes);

@@ -1,31 +1,75 @@
 /* Tensors of torch's in the arguments of a call: the extension module hiprt.graphs.native.tensors.
  *
- * torch is not linked: a tensor is asked by the methods of its class. */
+ * torch is not linked: a tensor is asked through DLPack's table of C functions, which its class has from torch 2.10 on,
+ * and by the methods of its class. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "dlpack.h"
 
 /* What a tensor is, but for its address, in the order of the fields of hiprt.torch's Form. */
 enum { SHAPE, STRIDES, DTYPE, DEVICE, ALIGNMENT, IS_CONJUGATED, IS_NEGATED, FIELDS };
 
 static PyObject *attributes[FIELDS]; /* the names of the fields that are attributes of a tensor */
 
+enum { MOST_KNOWN = 32, MOST_AXES = 8 };
+
+/* What DLPack says of the tensors of a form. */
+typedef struct {
+  PyObject *form; /* a reference */
+  DLDevice device;
+  DLDataType dtype;
+  int32_t ndim;
+  int64_t sizes[2 * MOST_AXES]; /* the shape, then the strides */
+  uint64_t alignment;
+} known;
+
 typedef struct {
   PyObject_HEAD
   PyObject *tensor, *form, *plain; /* torch's class, the class of forms, and what describes a value that is no container */
   PyObject *data_ptr, *stride, *is_conj, *is_neg; /* methods of torch's class */
   unsigned long long alignment;    /* the bytes up to which addresses are told apart */
+  int (*exchange)(void *tensor, DLTensor *out); /* NULL where torch has no such table */
+  known *knowns;                   /* MOST_KNOWN forms that came last, in a ring; empty ones have no form */
+  uint32_t next;
 } reader;
 
 /* One call of describe(). */
 typedef struct {
-  const reader *by;
+  reader *by;
   PyObject *tensors;   /* a list */
   PyObject *addresses; /* a bytearray of uint64_t, which C reads as it is */
 } reading;
 
+/* Return torch's function that fills in DLPack's structure for a tensor; NULL where there is none. */
+static int (*exchange_of(PyObject *type))(void *, DLTensor *) {
+  PyObject *capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
+  const DLPackExchangeAPI *api = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : 0;
+  Py_XDECREF(capsule); /* the table is static */
+  PyErr_Clear();
+  return api && api->version.major == DLPACK_MAJOR ? api->dltensor_from_py_object_no_sync : 0;
+}
+
+/* Ask for what DLPack says of a tensor; 0 where it says nothing. */
+static int exchange(const reader *r, PyObject *tensor, DLTensor *out) {
+  if (!r->exchange) return 0;
+  if (!r->exchange(tensor, out)) return 1;
+  PyErr_Clear(); /* the methods say what is wrong */
+  return 0;
+}
+
+static uint64_t address_in(const DLTensor *t) { return (uint64_t)(uintptr_t)t->data + t->byte_offset; }
+
+static uint64_t alignment_of(const reader *r, uint64_t address) { return address & (0 - address) & (r->alignment - 1); }
+
 static int address_of(const reader *r, PyObject *tensor, uint64_t *out_address) {
+  DLTensor t;
+  if (exchange(r, tensor, &t)) {
+    *out_address = address_in(&t);
+    return 0;
+  }
   PyObject *number = PyObject_CallFunctionObjArgs(r->data_ptr, tensor, 0);
   *out_address = number ? PyLong_AsUnsignedLongLong(number) : 0;
   Py_XDECREF(number);
@@ -52,7 +96,7 @@ static int fields_of(const reader *r, PyObject *tensor, uint64_t address, PyObje
   for (int i = 0; i < FIELDS; i++) {
     out[i] = attributes[i] ? PyObject_GetAttr(tensor, attributes[i])
              : methods[i]  ? PyObject_CallFunctionObjArgs(methods[i], tensor, 0)
-                           : PyLong_FromUnsignedLongLong(address & (0 - address) & (r->alignment - 1));
+                           : PyLong_FromUnsignedLongLong(alignment_of(r, address));
     if (!out[i]) return -1;
   }
   return 0;
@@ -74,18 +118,70 @@ static PyObject *same_or_new(PyObject *like, PyObject *type, PyObject *const *it
   return made;
 }
 
-static PyObject *form_of(const reader *r, PyObject *tensor, uint64_t address, PyObject *like) {
+/* Whether DLPack says of a tensor what a form needs: a complex one may be conjugated, of which it says nothing. */
+static int is_told(const DLTensor *t) { return t->dtype.code != DLPACK_COMPLEX && t->ndim <= MOST_AXES; }
+
+/* Whether a tensor is of a form, as far as DLPack tells. */
+static int is_of(const reader *r, const known *k, const DLTensor *t) {
+  const size_t axes = (size_t)t->ndim * sizeof(int64_t);
+  return k->ndim == t->ndim && !memcmp(&k->dtype, &t->dtype, sizeof k->dtype) &&
+         !memcmp(&k->device, &t->device, sizeof k->device) && k->alignment == alignment_of(r, address_in(t)) &&
+         (!axes || (!memcmp(k->sizes, t->shape, axes) && !memcmp(k->sizes + MOST_AXES, t->strides, axes)));
+}
+
+/* Return the form of a tensor, borrowed, where it is known: `like` rather than another one that equals it. NULL: it is not
+ * known, or there is an exception. */
+static PyObject *known_form(const reader *r, PyObject *tensor, const DLTensor *t, PyObject *like) {
+  PyObject *is_negated = PyObject_CallFunctionObjArgs(r->is_neg, tensor, 0), *found = 0;
+  for (uint32_t i = 0; is_negated && i < MOST_KNOWN && r->knowns[i].form && found != like; i++) {
+    const known *k = r->knowns + i;
+    if (!is_of(r, k, t) || PyTuple_GetItem(k->form, IS_NEGATED) != is_negated) continue;
+    if (!found || k->form == like) found = k->form;
+  }
+  Py_XDECREF(is_negated);
+  return found;
+}
+
+/* Keep what DLPack says of a form. */
+static void learn(reader *r, const DLTensor *t, PyObject *form) {
+  known *k = r->knowns + r->next;
+  r->next = (r->next + 1) % MOST_KNOWN;
+  Py_XDECREF(k->form);
+  *k = (known){Py_NewRef(form), t->device, t->dtype, t->ndim, {0}, alignment_of(r, address_in(t))};
+  for (int32_t i = 0; i < t->ndim; i++) {
+    k->sizes[i] = t->shape[i];
+    k->sizes[MOST_AXES + i] = t->strides[i];
+  }
+}
+
+static PyObject *form_by_methods(const reader *r, PyObject *tensor, uint64_t address, PyObject *like) {
   PyObject *fields[FIELDS] = {0};
   PyObject *made = fields_of(r, tensor, address, fields) ? 0 : same_or_new(like, r->form, fields, FIELDS);
   for (int i = 0; i < FIELDS; i++) Py_XDECREF(fields[i]);
   return made;
 }
 
+/* Return what a tensor is, but for its address; where that is known, the same object each time. */
+static PyObject *form_of(reader *r, PyObject *tensor, PyObject *like, uint64_t *out_address) {
+  DLTensor t;
+  const int is_read = exchange(r, tensor, &t), may_know = is_read && is_told(&t);
+  if (is_read)
+    *out_address = address_in(&t);
+  else if (address_of(r, tensor, out_address))
+    return 0;
+  PyObject *known = may_know ? known_form(r, tensor, &t, like) : 0;
+  if (known || PyErr_Occurred()) return Py_XNewRef(known);
+  PyObject *made = form_by_methods(r, tensor, *out_address, like);
+  if (made && may_know) learn(r, &t, made);
+  return made;
+}
+
 static PyObject *describe_tensor(reading *r, PyObject *value, PyObject *like) {
   uint64_t address;
-  if (address_of(r->by, value, &address)) return 0;
-  if (append_word(r->addresses, address) || PyList_Append(r->tensors, value)) return 0;
-  return form_of(r->by, value, address, like);
+  PyObject *form = form_of(r->by, value, like, &address);
+  if (form && !append_word(r->addresses, address) && !PyList_Append(r->tensors, value)) return form;
+  Py_XDECREF(form);
+  return 0;
 }
 
 static PyObject *describe(reading *r, PyObject *value, PyObject *like);
@@ -128,7 +224,8 @@ static PyObject *describe_dict(reading *r, PyObject *value, PyObject *like) {
 }
 
 static PyObject *describe_value(reading *r, PyObject *value, PyObject *like) {
-  const int is_tensor = PyObject_IsInstance(value, r->by->tensor);
+  const int is_plain = PyTuple_CheckExact(value) || PyList_CheckExact(value) || PyDict_CheckExact(value);
+  const int is_tensor = is_plain ? 0 : PyObject_IsInstance(value, r->by->tensor);
   if (is_tensor) return is_tensor < 0 ? 0 : describe_tensor(r, value, like);
   if (PyTuple_Check(value) || PyList_Check(value)) return describe_items(r, (PyObject *)Py_TYPE(value), value, like);
   if (PyDict_Check(value)) return describe_dict(r, value, like);
@@ -149,29 +246,27 @@ static PyObject *describe(reading *r, PyObject *value, PyObject *like) {
   return found;
 }
 
-/* describe(value, like, tensors, addresses): what of a value a graph is made for, `like` itself where it equals that; the
+/* describe(value, like, tensors, addresses): what of a value a graph is made for, `like` itself where nothing differs; the
  * tensors in it are appended to a list, and their addresses to a bytearray. */
 static PyObject *describe_from_python(PyObject *self, PyObject *args) {
   PyObject *value, *like;
-  reading r = {(const reader *)self, 0, 0};
+  reading r = {(reader *)self, 0, 0};
   if (!PyArg_ParseTuple(args, "OOO!O!", &value, &like, &PyList_Type, &r.tensors, &PyByteArray_Type, &r.addresses)) return 0;
   return describe(&r, value, like);
 }
 
-/* form(tensor, like): what a tensor is, but for its address. */
-static PyObject *form_from_python(PyObject *self, PyObject *args) {
-  PyObject *tensor, *like;
-  uint64_t address;
-  if (!PyArg_ParseTuple(args, "OO", &tensor, &like)) return 0;
-  if (address_of((const reader *)self, tensor, &address)) return 0;
-  return form_of((const reader *)self, tensor, address, like);
+/* Return what a container has for a key. */
+static PyObject *item_of(PyObject *container, PyObject *key) {
+  PyObject *found = PyDict_CheckExact(container) ? PyDict_GetItemWithError(container, key) : 0;
+  if (found) return Py_NewRef(found);
+  return PyErr_Occurred() ? 0 : PyObject_GetItem(container, key);
 }
 
 /* Take the tensor at a place, which is a pair of a container and a key, into the list, and its address into the words; 1
  * where it is another, or elsewhere. */
 static int look_at(const reader *r, PyObject *place, PyObject *tensors, PyObject *addresses, Py_ssize_t i) {
   PyObject *container = PyTuple_GetItem(place, 0), *key = container ? PyTuple_GetItem(place, 1) : 0;
-  PyObject *tensor = key ? PyObject_GetItem(container, key) : 0;
+  PyObject *tensor = key ? item_of(container, key) : 0;
   uint64_t address;
   char *was = tensor && !address_of(r, tensor, &address) ? word_of(addresses, i) : 0;
   if (!was) {
@@ -188,20 +283,31 @@ static int look_at(const reader *r, PyObject *place, PyObject *tensors, PyObject
   return is_other;
 }
 
-/* look(places, tensors, addresses): the numbers of the places where another tensor is than the list says, or one whose
- * address is another than the bytearray says; they say what is there then. */
+/* Take what the tensor of a place is; 1 where that is another object than the list of forms has. */
+static int take_form(reader *r, PyObject *tensors, PyObject *forms, Py_ssize_t i) {
+  uint64_t address;
+  PyObject *tensor = PyList_GetItem(tensors, i), *like = tensor ? PyList_GetItem(forms, i) : 0;
+  PyObject *form = like ? form_of(r, tensor, like, &address) : 0;
+  if (!form) return -1;
+  const int is_other = form != like;
+  return PyList_SetItem(forms, i, form) ? -1 : is_other;
+}
+
+/* look(places, tensors, addresses, forms): whether a place has a tensor of another form than the list of forms says. The
+ * lists and the bytearray say what is there from then on. Where the tensor and its address are the same, its form is. */
 static PyObject *look(PyObject *self, PyObject *args) {
-  PyObject *places, *tensors, *addresses;
-  if (!PyArg_ParseTuple(args, "O!O!O!", &PyList_Type, &places, &PyList_Type, &tensors, &PyByteArray_Type, &addresses))
+  PyObject *places, *tensors, *addresses, *forms;
+  if (!PyArg_ParseTuple(args, "O!O!O!O!", &PyList_Type, &places, &PyList_Type, &tensors, &PyByteArray_Type, &addresses,
+                        &PyList_Type, &forms))
     return 0;
-  PyObject *changed = PyList_New(0);
-  for (Py_ssize_t i = 0; changed && i < PyList_Size(places); i++) {
-    const int is_other = look_at((const reader *)self, PyList_GetItem(places, i), tensors, addresses, i);
-    PyObject *number = is_other > 0 ? PyLong_FromSsize_t(i) : 0;
-    if (is_other < 0 || (is_other && (!number || PyList_Append(changed, number)))) Py_CLEAR(changed);
-    Py_XDECREF(number);
+  int has_other = 0;
+  for (Py_ssize_t i = 0; i < PyList_Size(places); i++) {
+    const int is_moved = look_at((const reader *)self, PyList_GetItem(places, i), tensors, addresses, i);
+    const int is_other = is_moved > 0 ? take_form((reader *)self, tensors, forms, i) : is_moved;
+    if (is_other < 0) return 0;
+    has_other |= is_other;
   }
-  return changed;
+  return PyBool_FromLong(has_other);
 }
 
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -215,11 +321,15 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *keywords) {
   r->form = Py_NewRef(form);
   r->plain = Py_NewRef(plain);
   r->alignment = alignment;
+  r->exchange = exchange_of(tensor);
+  r->next = 0;
   r->data_ptr = PyObject_GetAttrString(tensor, "data_ptr");
   r->stride = r->data_ptr ? PyObject_GetAttrString(tensor, "stride") : 0;
   r->is_conj = r->stride ? PyObject_GetAttrString(tensor, "is_conj") : 0;
   r->is_neg = r->is_conj ? PyObject_GetAttrString(tensor, "is_neg") : 0;
-  if (r->is_neg) return (PyObject *)r;
+  r->knowns = PyMem_Calloc(MOST_KNOWN, sizeof *r->knowns);
+  if (!r->knowns) PyErr_NoMemory();
+  if (r->is_neg && r->knowns) return (PyObject *)r;
   Py_DECREF((PyObject *)r);
   return 0;
 }
@@ -229,13 +339,14 @@ static void destroy(PyObject *self) {
   PyObject *const held[] = {r->tensor, r->form, r->plain, r->data_ptr, r->stride, r->is_conj, r->is_neg};
   PyObject *type = (PyObject *)Py_TYPE(self);
   for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_XDECREF(held[i]);
+  for (uint32_t i = 0; r->knowns && i < MOST_KNOWN; i++) Py_XDECREF(r->knowns[i].form);
+  PyMem_Free(r->knowns);
   PyObject_Free(self);
   Py_DECREF(type);
 }
 
 PyMODINIT_FUNC PyInit_tensors(void) {
   static PyMethodDef methods[] = {{"describe", describe_from_python, METH_VARARGS, 0},
-                                  {"form", form_from_python, METH_VARARGS, 0},
                                   {"look", look, METH_VARARGS, 0},
                                   {0}};
   static PyType_Slot slots[] = {

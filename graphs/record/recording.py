@@ -21,7 +21,7 @@ from hiprt.flags import flags
 from hiprt.graphs.record.declarations import outlined
 from hiprt.stream import Move, Stream
 
-__all__ = ["Node", "Recording"]
+__all__ = ["ForeignDifference", "Node", "Recording"]
 
 EDGES = {
     "data": core.lib.HIPRT_EDGES_DATA,

@@ -44,7 +44,7 @@ typedef struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 } DLManagedTensorVersioned;
 
-enum { DLPACK_CPU = 1, DLPACK_READ_ONLY = 1, DLPACK_IS_COPIED = 2 };
+enum { DLPACK_CPU = 1, DLPACK_READ_ONLY = 1, DLPACK_IS_COPIED = 2, DLPACK_COMPLEX = 5 };
 
 /* A library's functions for extension modules, which find them without a call of Python: the attribute
  * __dlpack_c_exchange_api__ of an array's type is a capsule with this table. Each returns 0, or -1 with a Python error. */

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any, NamedTuple
 
-from hiprt import objects
+from hiprt import core, objects
 from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs.adopted import Adopted
@@ -212,7 +212,9 @@ class Graphed:
     ) -> None:
         """Launch the work for tensors at other addresses than those of the last launch: patched, or captured again."""
         if kept.pointers is not None and kept.pointers.may_move(starts):
-            self.adopted.launch_recording(kept.pointers.at(starts))
+            words = core.ffi.from_buffer("uint64_t[]", starts)
+            if not self.adopted.point(kept.pointers.pointers, words):
+                self.adopted.launch_recording(kept.pointers.at(starts))
             return
         puzzles = kept.pointers.puzzles if kept.pointers is not None else 0
         captured, recording = self.capture(function, is_first=kept.captured is None)
@@ -282,16 +284,11 @@ class Graphed:
         """Return a number of what the weights are, and look at none whose address and object are those of last time."""
         count = len(self.places)
         try:
-            changed = self.reader.look(self.places, self.weights, self.addresses)
-            forms = [self.reader.form(self.weights[i], self.forms[i]) for i in changed]
+            is_other = self.reader.look(self.places, self.weights, self.addresses, self.forms)
         except BaseException:
             # What changed is lost: the next call looks at all.
             self.weights, self.addresses, self.forms = [None] * count, bytearray(NOWHERE * count), [None] * count
             raise
-        is_other = False
-        for i, form in zip(changed, forms):
-            is_other = is_other or form is not self.forms[i]
-            self.forms[i] = form
         if is_other or not self.numbers:
             self.number = self.numbers.setdefault(tuple(self.forms), len(self.numbers))
         return self.number

@@ -45,6 +45,7 @@ class Results:
     def __init__(self, torch: Any, results: Any, tensors: Sequence[Any], memory: Sequence[tuple[int, int]]) -> None:
         self.torch = torch
         self.leaves, self.tree = torch.utils._pytree.tree_flatten(results)
+        self.is_one = len(self.leaves) == 1 and self.leaves[0] is results
         self.views = [self.view(leaf, tensors, memory) for leaf in self.leaves]
 
     def view(self, leaf: Any, tensors: Sequence[Any], memory: Sequence[tuple[int, int]]) -> View | None:
@@ -71,6 +72,8 @@ class Results:
         copy : callable or None
             Copies what the graph wrote; None: that itself is returned.
         """
+        if self.is_one:
+            return self.leaf(self.leaves[0], self.views[0], tensors, copy)
         leaves = [self.leaf(leaf, view, tensors, copy) for leaf, view in zip(self.leaves, self.views)]
         return self.torch.utils._pytree.tree_unflatten(leaves, self.tree)
 

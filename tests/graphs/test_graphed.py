@@ -10,10 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from helpers import foreign  # noqa: E402
+from helpers.gate import Gate  # noqa: E402
 
 import hiprt  # noqa: E402
 from hiprt import core, graphs, library  # noqa: E402
 from hiprt.compiler import compile_source  # noqa: E402
+from hiprt.graphs.captured_pointers import Pointers  # noqa: E402
+from hiprt.graphs.launch.exec import Exec  # noqa: E402
 from hiprt.graphs.record import recording  # noqa: E402
 from hiprt.hip import call, lib  # noqa: E402
 from hiprt.module import Module  # noqa: E402
@@ -404,6 +407,118 @@ def test_what_was_pointed_is_compared_by_where_its_memory_is(device):
     captured = device.capture(lambda: run.function(tensor(10)), is_first=False)
     fourth = recording.Recording.of_graph(captured.graph, 0, is_given=False, like=third)
     assert exec_.patch(fourth) == third.changed(fourth)[0] == 4
+
+
+def moving(device, monkeypatch, weights):
+    """A graphed stack whose weights may all move, its input, and a list of the calls that made another recording."""
+    run, x = hiprt.torch.graphed(stack(device, weights), weights=weights, name="moving"), tensor(9)
+    run(x), run(x)
+    for name in weights:
+        weights[name] = tensor(1000 + len(name))
+        run(x)
+    x = tensor(10)
+    run(x)
+    device.ours.synchronize()
+    recorded, at = [], Pointers.at
+    monkeypatch.setattr(Pointers, "at", lambda *given: recorded.append(1) or at(*given))
+    return run, x, recorded
+
+
+def test_what_is_not_in_flight_is_patched_where_it_is(device, monkeypatch):
+    """Without another recording, and what was launched last says what differs."""
+    weights = {f"w{i}": tensor(i) for i in range(4)}
+    run, x, recorded = moving(device, monkeypatch, weights)
+    given, patches = [tensor(seed) for seed in range(20, 40)], run.stats.rungs["patch"]
+    for turn, new in enumerate(given):
+        old, weights[f"w{turn % 4}"] = weights[f"w{turn % 4}"], new
+        found = run(x)
+        device.ours.synchronize()
+        assert torch.equal(found, expected(x, weights))
+        told = f"node {turn % 4} (layer) argument 1: {old.data_ptr()} -> {new.data_ptr()}"
+        assert run.stats.latest.difference == told
+    assert not recorded
+    assert run.stats.rungs["patch"] == patches + len(given)
+    # The budget counts these nodes too: behind half of it, a successor is made of another recording.
+    with hiprt.flags.override(graph_update_budget=60):
+        for weights["w0"] in [tensor(seed) for seed in range(40, 120)]:
+            found = run(x)
+            device.ours.synchronize()
+            assert torch.equal(found, expected(x, weights))
+    assert recorded
+    assert run.stats.reasons["replaced: update budget spent"] > 0
+
+
+def test_what_is_in_flight_is_not_changed(device, monkeypatch):
+    """A call with other memory takes another graph, and the one before keeps its arguments."""
+    weights = {"w": tensor(1)}
+    run, x, recorded = moving(device, monkeypatch, weights)
+    gate, sums = Gate(device.ours), []
+    monkeypatch.setattr(device, "copy", lambda found: found)
+    for seed in (70, 71, 72):
+        gate.shut()
+        weights["w"] = tensor(seed)
+        found = run(x)
+        assert gate.is_closed
+        gate.release()
+        sums.append(found)
+    assert recorded
+    gate.open()
+    gate.close()
+    assert torch.equal(found, expected(x, weights))
+
+
+def test_memory_that_takes_turns_gets_a_graph_for_each(device, monkeypatch):
+    weights = {"w": tensor(1)}
+    run, x, _ = moving(device, monkeypatch, weights)
+    pair = tensor(80), tensor(81)
+    for turn in range(12):
+        weights["w"] = pair[turn % 2]
+        found = run(x)
+        device.ours.synchronize()
+        assert torch.equal(found, expected(x, weights))
+    rungs = dict(run.stats.rungs)
+    for turn in range(12):
+        weights["w"] = pair[turn % 2]
+        run(x)
+        device.ours.synchronize()
+    assert run.stats.rungs == {**rungs, "replay": rungs["replay"] + 12}
+
+
+def test_a_patch_or_launch_that_fails_runs_eagerly(device, monkeypatch):
+    """With the memory of this call; the next call makes another graph."""
+    weights = {f"w{i}": tensor(i) for i in range(2)}
+    run, x, recorded = moving(device, monkeypatch, weights)
+    eager, original = run.stats.rungs["eager"], Exec.launch
+
+    def fail(*_):
+        monkeypatch.setattr(Exec, "launch", original)
+        raise hiprt.HipError(1, "hipErrorInvalidValue", "hipGraphLaunch")
+
+    monkeypatch.setattr(Exec, "launch", fail)
+    for seed in (90, 91, 92):
+        weights["w1"] = tensor(seed)
+        found = run(x)
+        device.ours.synchronize()
+        assert torch.equal(found, expected(x, weights))
+    assert run.stats.rungs["eager"] == eager + 1
+    assert len(recorded) == 1
+
+
+def test_forms_of_views_are_told_apart(device):
+    """What DLPack tells of tensors is what their methods tell, and what it does not tell is asked."""
+    reader = hiprt.torch.graphed(lambda x: x, name="reader").reader
+    whole, pair = torch.arange(4096.0), torch.view_as_complex(torch.zeros(64, 2))
+    views = [whole, whole[1:], whole[64:4032], whole.view(64, 64), whole.view(64, 64).t(), whole.view(8, 8, 64)]
+    views += [whole.view(2, 1, 1, 2, 2, 2, 2, 2, 2, 32), whole[:0], whole.int(), pair, pair.conj(), pair.conj().imag]
+    views += [pair.imag, torch.nn.Parameter(whole), torch.tensor(1.5)]
+    for _ in range(2):
+        for view in views:
+            tensors, words = [], bytearray()
+            form = reader.describe(view, None, tensors, words)
+            address = view.data_ptr()
+            wanted = view.shape, view.stride(), view.dtype, view.device, address & -address & 255, view.is_conj()
+            assert form == (*wanted, view.is_neg())
+            assert (tensors[0] is view, int.from_bytes(words, "little")) == (True, address)
 
 
 def test_the_text_of_a_difference_is_made_when_somebody_asks(device, monkeypatch):
