@@ -119,8 +119,8 @@ class Pool(Holder):
         Raises
         ------
         OutOfMemoryError
-            The source has no memory left, or ``HIPRT_ALLOC_LIMIT_MB`` is reached, after a trim and a wait for what
-            other streams still use. The message says who holds the most.
+            The source has no memory left, or ``HIPRT_ALLOC_LIMIT_MB`` is reached, after a trim, a wait for what other
+            streams still use, and a look for objects that hold each other. The message says who holds the most.
         """
         if self.is_guarded:
             return poison.allocate(self, self.take, nbytes, stream)
@@ -136,7 +136,17 @@ class Pool(Holder):
         taken = take(Buffer, self.address, lane, nbytes, device, self)
         if taken is not None:
             return taken
-        block = self.grow(nbytes, stream, self.lane(stream))
+        try:
+            block = self.grow(nbytes, stream, self.lane(stream))
+        except OutOfMemoryError:
+            if self.parent is not None or not gc.collect():
+                raise
+            block = None
+        if block is None:
+            taken = take(Buffer, self.address, lane, nbytes, device, self)
+            if taken is not None:
+                return taken
+            block = self.grow(nbytes, stream, self.lane(stream))
         return of_block(Buffer, self.address, core.address(block), nbytes, device, self)
 
     def lane(self, stream: Stream) -> Any:

@@ -76,6 +76,19 @@ def test_exhaustion_trims_then_raises():
     assert pool.stats().allocated == 4096
 
 
+def test_memory_of_objects_that_hold_each_other_is_taken_before_a_refusal(stream):
+    """A program may let the collector run seldom, or not at all."""
+    pool = Pool(Source(1 << 20))
+    gc.disable()
+    try:
+        circle = [pool.allocate(1 << 20, stream)]
+        circle.append(circle)
+        del circle
+        assert pool.allocate(1 << 20, stream).nbytes == 1 << 20
+    finally:
+        gc.enable()
+
+
 def test_stats_follow_use():
     """allocated, reserved and peak in bytes."""
     pool, lane = Pool(Source()), Lane(1)
