@@ -110,6 +110,11 @@ def test_nothing_is_computed_twice():
     assert [call.split("(")[0] for call in check(function, ramp(3, 4), ramp(1, 4))] == ["fused", "add"]
 
 
+def test_zeros_of_both_signs_are_two_numbers():
+    (call,) = check(lambda x: kernels.add(kernels.multiply(x, 0.0), kernels.multiply(x, -0.0)), ramp(5))
+    assert call.startswith("fused([%0, 0.0, -0.0], ")
+
+
 def test_what_stays():
     one = traced(lambda x: kernels.exp(x), ramp(3))
     assert fusion(one) is one
@@ -462,6 +467,11 @@ def test_a_chain_that_is_copied_to_an_array_of_the_caller():
         return y  # is a result of the kernel as well
 
     assert fused_calls(function, ramp(3, 5), ramp(3, 5)) == ["fused"]
+
+
+def test_an_array_that_is_copied_to_itself():
+    called = check(lambda x: kernels.exp(kernels.add(kernels.copyto(x, x), 1.0)), ramp(4), shapeless=True)
+    assert [call.split("(")[0] for call in called] == ["copyto", "fused"]
 
 
 def test_an_array_that_is_read_and_written():

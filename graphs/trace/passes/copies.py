@@ -25,6 +25,8 @@ def copies(program: Program) -> Program:
     lie apart from each other, and from what the program captured, is taken for granted: the program as it was runs
     where they do not.
     """
+    if sum(primitive.op is kernels.copyto for primitive in program.primitives) < 2:
+        return program
     memory = Memory(program, is_apart=True)
     order: list[list[Primitive]] = []
     places: list[int] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from hiprt import kernels
@@ -27,7 +29,36 @@ FUSED = cast(Op, fused)
 OPERANDS = (Array, bool, int, float, Size)
 
 
-class Member(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What calls with one rule have in common that can be parts of a fused kernel.
+
+    Attributes
+    ----------
+    name : str
+        The op's name.
+    operands : slice
+        Which of its arguments are operands.
+    count : int
+        How many these are.
+    dtype : str
+        What follows the operands in the op's line, a comma and a dtype; empty for most ops.
+    shape : tuple of int
+        The shape of its result, where the program was traced.
+    out : int or None
+        Which of the arrays it is given it writes its result to; None for a new array.
+    """
+
+    name: str
+    operands: slice
+    count: int
+    dtype: str
+    shape: tuple[int, ...]
+    out: int | None
+
+
+@dataclass(eq=False, slots=True)
+class Member:
     """A primitive that can be a part of a fused kernel.
 
     Attributes
@@ -35,85 +66,93 @@ class Member(NamedTuple):
     primitive : Primitive
     number : int
         The number of its result.
-    name : str
-        The op's name.
-    operands : tuple
-    dtype : str
-        The dtype that the line names; empty for most ops.
-    shape : tuple of int
-        The shape of its result, where the program was traced.
-    out : Array or None
-        What it writes its result to; None for a new array.
+    kind : Kind
     """
 
     primitive: Primitive
     number: int
-    name: str
-    operands: tuple[Any, ...]
-    dtype: str
-    shape: tuple[int, ...]
-    out: Array | None = None
+    kind: Kind
 
-
-class Call(NamedTuple):
-    """Members that become one call, and those of them whose results something else uses."""
-
-    members: list[Member]
-    results: list[Member]
+    @property
+    def out(self) -> Array | None:
+        """What it writes its result to; None for a new array."""
+        return None if self.kind.out is None else self.primitive.inputs[self.kind.out]
 
 
 class Group:
-    """Members that become one kernel, in their order.
+    """Members that become one kernel, in their order, and the call of `fused` that they make.
 
     Parameters
     ----------
     shape : tuple of int
         That of all their results.
+    members : iterable of Member
 
     Attributes
     ----------
-    members : list of Member
-    made : set of int
-        The numbers of their results.
-    arrays : dict
-        The arrays that the kernel reads, by number; captured ones by their negative id.
+    operands : list of Array or number
+        What the kernel is given.
+    arrays : list of Array
+        The arrays among these.
     numbers : int
-        How many numbers it takes.
+        How often its ops are given a number.
+    words : dict
+        What the text calls operands, by their keys, and results, by their numbers.
+    lines : list of str
+        The text, a line for each member.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    __slots__ = ("arrays", "lines", "members", "numbers", "operands", "shape", "words")
+
+    def __init__(self, shape: tuple[int, ...], members: Iterable[Member] = ()) -> None:
         self.shape = shape
         self.members: list[Member] = []
-        self.made: set[int] = set()
-        self.arrays: dict[int, Array] = {}
+        self.operands: list[Any] = []
+        self.arrays: list[Array] = []
         self.numbers = 0
+        self.words: dict[Any, str] = {}
+        self.lines: list[str] = []
+        for member in members:
+            self.append(member)
 
     def fits(self, others: list[Group], member: Member) -> bool:
         """Whether one kernel could take this group with others, and a member that uses them all."""
-        arrays, numbers, made = len(self.arrays), self.numbers, len(self.made)
+        arrays, numbers, made = len(self.arrays), self.numbers, len(self.members)
         for other in others:
-            arrays, numbers, made = arrays + len(other.arrays), numbers + other.numbers, made + len(other.made)
-        more = len(member.operands)
+            arrays, numbers, made = arrays + len(other.arrays), numbers + other.numbers, made + len(other.members)
+        more = member.kind.count
         return arrays + more < MOST_ARRAYS and numbers + more <= MOST_NUMBERS and made < MOST_OPS
-
-    def merge(self, other: Group) -> None:
-        """Take another group in."""
-        self.members = sorted([*self.members, *other.members], key=lambda each: each.number)
-        self.made |= other.made
-        self.arrays |= other.arrays
-        self.numbers += other.numbers
 
     def append(self, member: Member) -> None:
         """Take a member in that comes after all others."""
-        self.members.append(member)
-        self.made.add(member.number)
-        for value in member.operands:
-            if not isinstance(value, Array):
+        kind, words, given = member.kind, self.words, []
+        for value in member.primitive.arguments[kind.operands]:
+            key = (value.number or -id(value)) if isinstance(value, Array) else key_of(value)
+            word = words.get(key)
+            if type(key) is not int:
                 self.numbers += 1
-            elif value.primitive is None:
-                self.arrays[-id(value)] = value
-            elif value.number not in self.made:
-                self.arrays[value.number] = value
+            elif word is None:
+                self.arrays.append(value)
+            if word is None:
+                word = words[key] = f"x{len(self.operands)}"
+                self.operands.append(value)
+            given.append(word)
+        made = words[member.number] = f"v{len(self.members)}"
+        self.members.append(member)
+        self.lines.append(f"{made} = {kind.name}({', '.join(given)}{kind.dtype})")
+
+
+class Call(NamedTuple):
+    """A group that becomes one call, and those of its members whose results something else uses."""
+
+    group: Group
+    results: list[Member]
+
+    @property
+    def text(self) -> str:
+        """What the call of `fused` does."""
+        made = ", ".join([self.group.words[member.number] for member in self.results])
+        return "; ".join([*self.group.lines, f"return {made}"])
 
 
 def fusion(program: Program) -> Program:
@@ -128,10 +167,15 @@ def fusion(program: Program) -> Program:
     """
     members: dict[int, Member] = {}
     writers: dict[int, Member] = {}
+    kinds: dict[int, Kind | None] = {}  # by the id of the rule, which calls of an op with operands of one form share
     for primitive in program.primitives:
-        member = member_of(primitive)
-        if member is not None:
-            (members if member.out is None else writers)[member.number] = member
+        rule = id(primitive.rule)
+        if rule not in kinds:
+            kinds[rule] = kind_of(primitive)
+        kind = kinds[rule]
+        if kind is not None:
+            number = primitive.number
+            (members if kind.out is None else writers)[number] = Member(primitive, number, kind)
     fused_apart = fused_program(program, members, is_apart=False)
     if not writers:
         return fused_apart
@@ -170,23 +214,14 @@ class Fusion:
         self.order: list[Primitive | Call] = []
         self.group_of: dict[int, Group] = {}  # groups that wait to be called, by the numbers of their results
         self.is_shapeless = any(isinstance(value, ShapelessValue) for value in program.inputs)
-        self.used = {
-            primitive.number: [value.number for value in primitive.inputs if value.primitive is not None]
-            for primitive in program.primitives
-        }
+        # An array that the program captured has the number 0, which no primitive has.
+        self.used = {primitive.number: [v.number for v in primitive.inputs] for primitive in program.primitives}
         if self.is_shapeless:
             for primitive in program.primitives:
                 self.used[primitive.number] += numbers_in(primitive.arguments)
-        self.users: dict[int, set[int]] = {number: set() for number in members}  # -1 is no primitive
-        users = self.users
-        for user, numbers in self.used.items():
-            for number in numbers:
-                if number in users:
-                    users[number].add(user)
-        last = {v.number for v in program.outputs if v.primitive is not None}
-        last |= {number for guard in program.guards for number in numbers_in((guard.size, guard.other))}
-        for number in last & users.keys():
-            users[number].add(-1)
+        sizes = [number for guard in program.guards for number in numbers_in((guard.size, guard.other))]
+        outputs = [value.number for value in program.outputs]
+        self.uses = counted(chain(chain.from_iterable(self.used.values()), outputs, sizes))
         has_writes = any(primitive.rule[2] for primitive in program.primitives)
         self.memory = Memory(program, is_apart=is_apart) if has_writes else None
 
@@ -203,15 +238,16 @@ class Fusion:
             places.append(len(self.order))
             member = self.members.get(primitive.number)
             if member is None:
-                self.call_before(primitive)
+                if self.group_of:
+                    self.call_before(primitive)
                 self.order.append(primitive)
-            elif member.out is None:
+            elif member.kind.out is None:
                 self.join(member)
             else:
-                self.close(member, member.out)
+                self.close(member, member.primitive.inputs[member.kind.out])
         places.append(len(self.order))
         for group in dict.fromkeys(self.group_of.values()):
-            self.call(group.members, len(group.arrays))
+            self.call(group)
         if len(self.order) == len(self.program):
             return self.program
         results = [each.results for each in self.order if isinstance(each, Call)]
@@ -224,10 +260,9 @@ class Fusion:
         for each in self.order:
             if isinstance(each, Call):
                 (result,) = each.results
-                operands, text = arguments_of(each)
-                inputs = tuple([v for v in operands if isinstance(v, Array)])
+                arguments = each.group.operands, each.text, None
                 rule = 1, result.primitive.rule[1], ()
-                primitives.append(result.primitive.replaced(FUSED, (operands, text, None), inputs, rule))
+                primitives.append(result.primitive.replaced(FUSED, arguments, tuple(each.group.arrays), rule))
             else:
                 primitives.append(each)
         guards = [replace(guard, at=places[guard.at]) for guard in self.program.guards]
@@ -241,8 +276,7 @@ class Fusion:
                 if not isinstance(each, Call):
                     new.put(each, new.call(each))
                     continue
-                operands, text = arguments_of(each)
-                given = [new.replaced(v) for v in operands]
+                given, text = [new.replaced(v) for v in each.group.operands], each.text
                 if any(member.out is not None for member in each.results):
                     made = fused(given, text, out=[new.replaced(member.out) for member in each.results])
                 else:
@@ -256,35 +290,37 @@ class Fusion:
     def join(self, member: Member) -> None:
         """Let a member join the groups whose results it uses; those of other shapes are called first."""
         used: list[Group] = []
+        group_of = self.group_of
         for number in self.used[member.number]:
-            group = self.group_of.get(number)
-            if group is not None and group not in used:
+            group = group_of.get(number)
+            if group is None or group in used:
+                continue
+            if group.shape == member.kind.shape:
                 used.append(group)
-        for group in used[:]:
-            if group.shape != member.shape:
+            else:
                 self.flush(group)
-                used.remove(group)
         while used and not used[0].fits(used[1:], member):
             largest = max(used, key=lambda group: len(group.arrays))
             self.flush(largest)
             used.remove(largest)
-        group = used[0] if used else Group(member.shape)
-        for other in used[1:]:
-            group.merge(other)
-            self.group_of.update(dict.fromkeys(other.made, group))
+        group = used[0] if used else Group(member.kind.shape)
+        if len(used) > 1:
+            members = sorted([each for group in used for each in group.members], key=lambda each: each.number)
+            group = Group(member.kind.shape, members)
+            group_of.update({each.number: group for each in members})
         group.append(member)
-        self.group_of[member.number] = group
+        group_of[member.number] = group
 
     def close(self, member: Member, out: Array) -> None:
         """Let a member with `out` join the groups whose results it uses, and call them now."""
         assert self.memory is not None
         self.flush_holder(out.number)
         used = {self.group_of[number] for number in self.used[member.number] if number in self.group_of}
-        read = [v for group in used for v in group.arrays.values()]
-        read += [v for v in member.operands if isinstance(v, Array)]
+        read = [v for group in used for v in group.arrays]
+        read += [v for v in member.primitive.arguments[member.kind.operands] if isinstance(v, Array)]
         shared = [v for v in read if self.memory.may_share(v, out)]
         # A kernel may read and write one array if it walks all arrays alike, and all results are of its dtype.
-        is_flat = all(v.form.shape == member.shape and v.form.is_contiguous for v in read) and all(
+        is_flat = all(v.form.shape == member.kind.shape and v.form.is_contiguous for v in read) and all(
             pattern is not None and pattern.dtype == out.dtype
             for group in used
             for each in group.members
@@ -292,7 +328,7 @@ class Fusion:
         )
         is_alone = bool(shared) and not (is_flat and all(key_of(v) == key_of(out) for v in shared))
         for group in dict.fromkeys(self.group_of.values()):
-            is_read = any(self.memory.may_share(v, out) for v in group.arrays.values())
+            is_read = any(self.memory.may_share(v, out) for v in group.arrays)
             if (group in used and is_alone) or (group not in used and is_read):
                 self.flush(group)
         self.join(member)
@@ -301,11 +337,12 @@ class Fusion:
     def call_before(self, primitive: Primitive) -> None:
         """Call the groups that a primitive needs, or whose operands it writes."""
         for number in self.used[primitive.number]:
-            self.flush_holder(number)
-        if self.memory is not None and primitive.rule[2] and self.group_of:
+            if number in self.group_of:
+                self.flush(self.group_of[number])
+        if self.memory is not None and primitive.rule[2]:
             written = [primitive.inputs[i] for i in primitive.rule[2]]
             for group in dict.fromkeys(self.group_of.values()):
-                if any(self.memory.may_share(value, array) for value in written for array in group.arrays.values()):
+                if any(self.memory.may_share(value, array) for value in written for array in group.arrays):
                     self.flush(group)
 
     def flush_holder(self, number: int) -> None:
@@ -317,58 +354,42 @@ class Fusion:
         """Call a group now."""
         for member in group.members:
             del self.group_of[member.number]
-        self.call(group.members, len(group.arrays))
+        self.call(group)
 
-    def call(self, members: list[Member], arrays: int) -> None:
-        """Call members now, as one or as several where results are too many; those that nothing uses as they are.
-
-        They read no more than so many arrays that others make.
-        """
-        inside = {member.number for member in members}
-        results = [each for each in members if each.out is not None or not self.users[each.number] <= inside]
-        if len(members) == 1 or not results:
-            self.order += [member.primitive for member in members]
+    def call(self, group: Group) -> None:
+        """Call a group, in parts where results are too many; members whose results nothing uses run as they are."""
+        members = group.members
+        if len(members) == 1:
+            self.order.append(members[0].primitive)
             return
+        inside = counted(chain.from_iterable([self.used[each.number] for each in members]))
+        uses = self.uses
+        results = [
+            each for each in members if each.kind.out is not None or uses.get(each.number) != inside.get(each.number)
+        ]
+        if not results:
+            self.order += [member.primitive for member in members]
         # A group that `fits` has room for one result.
-        if len(results) > 1 and arrays + len(results) > MOST_ARRAYS:
+        elif len(results) > 1 and len(group.arrays) + len(results) > MOST_ARRAYS:
             half = len(members) // 2
-            for part in (members[:half], members[half:]):
-                made = {member.number for member in part}
-                self.call(part, len(arrays_of(part) - made))
+            self.call(Group(group.shape, members[:half]))
+            self.call(Group(group.shape, members[half:]))
         else:
-            self.order.append(Call(members, results))
+            self.order.append(Call(group, results))
 
 
-def arrays_of(members: list[Member]) -> set[int]:
-    """Return what tells the arrays apart that members use."""
-    return {key_of(v) for member in members for v in member.operands if isinstance(v, Array)}
+def counted(numbers: Iterable[int]) -> dict[int, int]:
+    """Return how often each number is there."""
+    counts: dict[int, int] = {}
+    for number in numbers:
+        counts[number] = counts.get(number, 0) + 1
+    return counts
 
 
-def arguments_of(call: Call) -> tuple[list[Any], str]:
-    """Return what a call of `fused` is given: the operands, and the text of what it does."""
-    names: dict[Any, str] = {member.number: f"v{i}" for i, member in enumerate(call.members)}
-    operands: list[Any] = []
-    lines = []
-    for member in call.members:
-        words = []
-        for v in member.operands:
-            key = v.number if isinstance(v, Array) and v.primitive is not None else key_of(v)
-            word = names.get(key)
-            if word is None:
-                word = names[key] = f"x{len(operands)}"
-                operands.append(v)
-            words.append(word)
-        if member.dtype:
-            words.append(member.dtype)
-        lines.append(f"{names[member.number]} = {member.name}({', '.join(words)})")
-    lines.append(f"return {', '.join([names[member.number] for member in call.results])}")
-    return operands, "; ".join(lines)
-
-
-def member_of(primitive: Primitive) -> Member | None:
-    """Return a primitive as a member of a group; None where it is no elementwise op, or writes an array with gaps."""
+def kind_of(primitive: Primitive) -> Kind | None:
+    """Return what a primitive is in a group; None where it is no elementwise op, or writes an array with gaps."""
     if primitive.op is kernels.copyto:
-        return copy_of(primitive)
+        return kind_of_copy(primitive)
     name = NAMES.get(id(primitive.op))
     if name is None:
         return None
@@ -383,25 +404,28 @@ def member_of(primitive: Primitive) -> Member | None:
     elif not out.form.is_contiguous:
         return None
     fusable = FUSABLE[name]
-    operands = primitive.arguments[: fusable.operands]
-    for value in operands:
-        if not isinstance(value, OPERANDS):
-            return None
+    operands, count = slice(fusable.operands), fusable.operands
+    if not all(isinstance(value, OPERANDS) for value in primitive.arguments[operands]):
+        return None
     made = pattern if out is None or pattern is not None else out
     assert made is not None
-    dtype = str(made.dtype) if fusable.names_dtype else ""
-    return Member(primitive, primitive.number, name, operands, dtype, made.form.shape, out)
+    dtype = f", {made.dtype}" if fusable.names_dtype else ""
+    return Kind(name, operands, count, dtype, made.form.shape, writes[0] if writes else None)
 
 
-def copy_of(primitive: Primitive) -> Member | None:
-    """Return a copy of an array to a contiguous one of its shape and dtype as a member of a group."""
+def kind_of_copy(primitive: Primitive) -> Kind | None:
+    """Return what a copy of an array to a contiguous one of its shape and dtype is in a group; None for others."""
     to, x = primitive.arguments
+    if not primitive.rule[2]:  # an array is copied to itself
+        return None
     is_right = isinstance(x, Array) and to.form.is_contiguous and to.form.shape == x.form.shape and to.dtype == x.dtype
-    return Member(primitive, primitive.number, "contiguous", (x,), "", to.form.shape, to) if is_right else None
+    return Kind("contiguous", slice(1, 2), 1, "", to.form.shape, 0) if is_right else None
 
 
 def key_of(operand: Any) -> Any:
     """Return what tells operands apart: a value's number, or a captured array's negative id; numbers by their bits."""
     if isinstance(operand, Array):
-        return operand.number if operand.primitive is not None else -id(operand)
-    return type(operand), id(operand) if type(operand) is Size else repr(operand)
+        return operand.number or -id(operand)  # captured ones have the number 0
+    if type(operand) is Size:
+        return Size, id(operand)
+    return type(operand), operand or repr(operand)  # 0.0 equals -0.0

@@ -65,15 +65,15 @@ def simplify(program: Program) -> Program:
 
 def is_nothing(primitive: Primitive) -> bool:
     """Whether a primitive returns one of its arguments as it is."""
-    assert primitive.op is not None
-    results = primitive.rule[1]
-    if len(results) != 1 or primitive.rule[0] or primitive.rule[2] or primitive.op.has_effect:
+    container, results, writes = primitive.rule
+    if container or writes or len(results) != 1:
         return False
-    pattern, operand, nbytes = results[0]
+    ((pattern, operand, nbytes),) = results
     if pattern is None or operand < 0 or nbytes:
         return False
+    assert primitive.op is not None
     value = primitive.inputs[operand]
-    return value.primitive is not None and bool(value.form == pattern.form)
+    return not primitive.op.has_effect and value.primitive is not None and bool(value.form == pattern.form)
 
 
 def can_merge(primitive: Primitive, memory: Memory, returned: set[int]) -> bool:
