@@ -35,7 +35,7 @@ from hiprt.graphs.record.session import EARLIER, Session, why_forced
 from hiprt.graphs.signature import arrays_of, form_of, is_frozen, signature_of
 from hiprt.graphs.stats import Event
 from hiprt.graphs.trace.core import Trace
-from hiprt.graphs.trace.trace import paused
+from hiprt.graphs.trace.trace import Pause
 from hiprt.stream import Stream, current_stream, session_of_thread, use_stream
 
 __all__ = ["Step", "step"]
@@ -268,7 +268,7 @@ class Step(Armed, Generic[P, R]):
         if session is None or session.stream.device == self.own_stream().device:
             stream = current_stream() if session is None else session.stream
             if self.cells is not None:
-                with paused():
+                with Pause():
                     args, keywords = self.cells.place(args, keywords, stream, anew=True)
             with use_stream(stream):
                 return self.function(*args, **keywords)

@@ -23,7 +23,7 @@ from hiprt.graphs.trace.passes import improved
 from hiprt.graphs.trace.program import GuardError, Program
 from hiprt.graphs.trace.rehearsal import NO_DEVICE
 from hiprt.graphs.trace.size import size_text
-from hiprt.graphs.trace.trace import paused
+from hiprt.graphs.trace.trace import Pause
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Imported", "import_function"]
@@ -181,7 +181,7 @@ class Imported(core.Compiled):
         arrays = [*in_order, *(by_name[name] for name in function.keywords)]
         program = self.program_for(stream, function, arrays)
         if function.is_general:
-            with paused():
+            with Pause():
                 check_guards(self.__name__, program, arrays)
         return program.run(*arrays)
 

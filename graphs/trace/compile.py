@@ -312,9 +312,14 @@ class Compiled(core.Compiled):
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """Call the function with values in the place of the arrays, and return its program."""
         with collector.paused():
-            program, outputs, result, state = self.record(args, kwargs, shapeless=self.shapeless)
-            better, passes = improved(program)
-        return Traced(self.name, better, outputs, result, state, passes, len(program))
+            return self.improved(*self.record(args, kwargs, shapeless=self.shapeless))
+
+    def improved(self, program: Program, outputs: list[Array], result: Any, state: Any) -> Traced:
+        """Return a trace after all passes; it keeps the outputs of the better program, and nothing of the first one."""
+        better, passes = improved(program)
+        better_of = dict(zip(map(id, outputs), better.outputs))
+        result, state = mapped((result, state), lambda value: better_of[id(value)])
+        return Traced(self.name, better, list(better.outputs), result, state, passes, len(program))
 
     def record(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], *, shapeless: bool

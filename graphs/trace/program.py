@@ -61,7 +61,7 @@ class Program:
     ) -> None:
         self.inputs, self.primitives, self.outputs = tuple(inputs), tuple(primitives), tuple(outputs)
         self.guards = tuple(guards)
-        used = [*(array for primitive in self.primitives for array in primitive.inputs), *self.outputs]
+        used = itertools.chain.from_iterable([*[primitive.inputs for primitive in self.primitives], self.outputs])
         self.captured = list({id(array): array for array in used if array.primitive is None}.values())
         self.notes: tuple[object, ...] = ()
         self.otherwise: Program | None = None

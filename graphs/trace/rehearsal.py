@@ -10,9 +10,10 @@ from hiprt.array import Array
 from hiprt.buffer import Buffer
 from hiprt.code_folder import Source
 from hiprt.device import Device
+from hiprt.kernels.tuning.target import describe
 from hiprt.op import Op
 from hiprt.provider import CPU, Provider
-from hiprt.stream import Stream, use_stream
+from hiprt.stream import Stream
 
 __all__ = ["Needed", "RehearsalStream", "Rule", "rehearse", "stand_in", "substitute"]
 
@@ -24,6 +25,7 @@ Needed = list[Callable[[Provider], Source]]
 ALIGNMENT = 256
 # Results do not depend on the device, so that programs are made without one.
 NO_DEVICE = Device(-1, "no device", "none", 32, 0, 1, CPU)
+describe(NO_DEVICE)  # plans ask for its target in the first rehearsal
 
 
 class Memory:
@@ -131,17 +133,22 @@ def rehearse(
     """
     stream = RehearsalStream(device, needed)
     named = dict(zip(op.names[op.positional :], arguments[op.positional :]))
-    with use_stream(stream):
+    before = Stream.choose(stream)
+    try:
         result = op.function(*arguments[: op.positional], **named)
+    finally:
+        Stream.choose(before)
     written = [array.extent for array in stream.written or ()] + stream.extents
     kind = 1 if isinstance(result, tuple) else 2 if isinstance(result, list) else 0
     results = list(result) if kind else [result]
-    writes = tuple(
-        i
-        for i, operand in enumerate(operands)
-        if any(start < operand.extent[1] and operand.extent[0] < end for start, end in written)
-    )
-    return kind, tuple(described(op, each, operands, writes) for each in results), writes
+    writes = tuple([i for i, operand in enumerate(operands) if overlaps(operand.extent, written)])
+    return kind, tuple([described(op, each, operands, writes) for each in results]), writes
+
+
+def overlaps(extent: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
+    """Whether an extent has a byte in common with one of others."""
+    first, last = extent
+    return any(start < last and first < end for start, end in others)
 
 
 def described(op: Op, result: Any, operands: Sequence[Array], writes: tuple[int, ...]) -> tuple[Array | None, int, int]:

@@ -14,7 +14,7 @@ from hiprt.graphs.trace.size import Guard, Size
 from hiprt.graphs.trace.value import ShapelessValue, Value
 from hiprt.op import Op
 
-__all__ = ["Trace", "paused"]
+__all__ = ["Pause", "Trace"]
 
 
 class Trace(core.Trace):
@@ -55,26 +55,29 @@ class Trace(core.Trace):
         same: dict[int, Array] = {}  # an array that is given twice, as `out` too, is one array
 
         def replaced(part: Any) -> Any:
-            if isinstance(part, Array):
-                if id(part) not in same:
-                    same[id(part)] = stand_in(part, Buffer(0, 0, -1) if part.primitive is not None else part.buffer)
-                operands.append(same[id(part)])
-                return operands[-1]
-            return part.value if type(part) is Size else part
+            if not isinstance(part, Array):
+                return part.value if type(part) is Size else part
+            array = same.get(id(part))
+            if array is None:
+                array = stand_in(part, Buffer(0, 0, -1) if part.primitive is not None else part.buffer)
+                same[id(part)] = array
+            operands.append(array)
+            return array
 
-        with paused():
+        with Pause():
             return rehearse(op, substitute(arguments, replaced), operands)
 
 
-@contextmanager
-def paused() -> Iterator[None]:
-    """Let this thread's ops launch within the block, although it traces."""
-    before = core.Trace.current()
-    if before is None:
-        yield
-        return
-    before.leave(None)
-    try:
-        yield
-    finally:
-        before.enter()
+class Pause:
+    """A block within which this thread's ops launch, although it traces."""
+
+    __slots__ = ("before",)
+
+    def __enter__(self) -> None:
+        self.before = core.Trace.current()
+        if self.before is not None:
+            self.before.leave(None)
+
+    def __exit__(self, *_: object) -> None:
+        if self.before is not None:
+            self.before.enter()

@@ -157,7 +157,8 @@ class Kernel:
         ValueError
             A value is missing, or has a name that is not declared.
         """
-        if not isinstance(template, Mapping):
+        # The first question whether a class is a Mapping takes a search.
+        if isinstance(template, tuple) or not isinstance(template, (dict, Mapping)):
             values = tuple(template)
         elif template.keys() == self.template.keys():
             values = tuple(template[name] for name in self.template)

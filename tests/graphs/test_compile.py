@@ -14,6 +14,7 @@ from hiprt import graphs, kernels
 from hiprt.allocator import stats, trim
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
+from hiprt.graphs.trace.core import Primitive
 from hiprt.metal_compat import metal_kernel
 
 
@@ -217,6 +218,22 @@ def test_the_collector_rests_while_a_function_is_traced():
         gc.callbacks.pop()
     assert calls == [0]
     assert gc.isenabled()
+
+
+def test_what_no_better_program_uses_is_gone():
+    def function(x):
+        for _ in range(30):
+            x = kernels.maximum(kernels.multiply(kernels.add(x, y), 0.5), kernels.multiply(x, 0.25))
+        return x
+
+    def alive():
+        gc.collect()
+        return sum(type(each) is Primitive for each in gc.get_objects())
+
+    y, before = ramp(4), alive()
+    compiled = hiprt.compile(function)
+    compiled(ramp(4))
+    assert alive() - before <= len(compiled.programs[0]) + 1  # an input has one, too
 
 
 def test_an_error_leaves_nothing_behind():

@@ -103,6 +103,9 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
     shape = (*full, *((lines,) if a.ndim > 1 else ()), *((columns,) if b.ndim > 1 else ()))
     left, right = (plain(v if v.dtype == dtype else astype(v, dtype, stream=stream), stream) for v in (left, right))
     out = result(op, out, shape, dtype, stream, {"a": left, "b": right})
+    if stream.written is not None and not stream.plans_launches:
+        stream.written.append(out)
+        return out
     left, left_period = placed(left, full, stream)
     right, right_period = placed(right, full, stream)
     is_dots = not right.is_contiguous

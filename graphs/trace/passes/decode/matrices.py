@@ -16,7 +16,7 @@ from hiprt.buffer import Buffer
 from hiprt.errors import HipError
 from hiprt.graphs.trace.core import move
 from hiprt.graphs.trace.program import Program
-from hiprt.graphs.trace.trace import paused
+from hiprt.graphs.trace.trace import Pause
 from hiprt.stream import session_of_thread
 
 __all__ = ["Joined", "joined", "moves"]
@@ -173,7 +173,7 @@ def copied(parts: Sequence[Array], axis: int, order: NDArray[np.intp] | None) ->
         if not all(each() is part.buffer for each, part in zip(buffers, parts)):
             made = None
         try:
-            with paused():
+            with Pause():
                 if places is None:
                     made = kernels.concatenate(list(parts), axis=axis, out=made)
                 else:
