@@ -19,7 +19,7 @@ from hiprt.kernels.ops.attention.attention import combine_launch
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
 from hiprt.kernels.ops.attention.prefill_attention import TURNED, plan_of as prefill_plan, tile_rows
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
-from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
+from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.qmv import SHARED, dot_instances
 from hiprt.kernels.ops.quantized_cache.coded_heads import WIDTHS
 from hiprt.kernels.ops.reduction.argmax import PART, LargestPlan
@@ -112,6 +112,7 @@ def cases() -> Iterator[Case]:
         yield from formats(dtype)
         if dtype.itemsize == 2:
             yield from dots(dtype)
+            yield from tiles(dtype)
     yield from steps()
 
 
@@ -424,10 +425,7 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
             exact = reference.quantized_matmul(x, *stored, group, bits)
             name = f"{count} by 11, {2 * group} wide"
             yield Case(name, kernels.quantized_matmul, (x, *stored), exact, options, slack=1)
-        # Steps of a tile come in pairs, and one is left.
-        x, odd = normal(dtype, 33, 160, seed=15), quantize(normal(dtype, 11, 160, seed=16), group, bits)
-        exact = reference.quantized_matmul(x, *odd, group, bits)
-        yield Case("33 by 11, 160 wide", kernels.quantized_matmul, (x, *odd), exact, options, slack=1)
+        yield tiled(dtype, bits)
     ids = int32(10, 0, -1, 11)
     rows = reference.quantized_embedding(ids, *stored, group, bits)
     name = f"4 rows, {2 * group} wide, two of them missing"
@@ -525,6 +523,20 @@ def formats(dtype: np.dtype[Any]) -> Iterator[Case]:
         exact = reference.gather_qmm(x, values, None, None, transpose)
         name = f"2 by 64, 64 wide, 5 bits, transpose={transpose}"
         yield Case(name, kernels.quantized_matmul, (x, *stored), exact, {**options, "transpose": transpose})
+
+
+def tiles(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield products of many rows with codes that cross words."""
+    for bits in AFFINE_BITS:
+        if bits not in BITS:
+            yield tiled(dtype, bits)
+
+
+def tiled(dtype: np.dtype[Any], bits: int) -> Case:
+    """Return the product of many rows with codes of some bits; steps of a tile come in pairs, and one is left."""
+    x, stored = normal(dtype, 33, 160, seed=15), quantize(normal(dtype, 11, 160, seed=16), 32, bits)
+    exact, options = reference.quantized_matmul(x, *stored, 32, bits), {"group_size": 32, "bits": bits}
+    return Case("33 by 11, 160 wide", kernels.quantized_matmul, (x, *stored), exact, options, slack=1)
 
 
 def steps() -> Iterator[Case]:

@@ -45,6 +45,12 @@ def test_matches_the_reference(branch, dtype, bits, m, n, k, group, close):
     check(close, branch, m, n, k, dtype, group, bits)
 
 
+@pytest.mark.parametrize("bits", [2, 3, 5, 6])
+@pytest.mark.parametrize(("m", "n", "k", "group"), [(9, 70, 256, 128), (33, 3, 96, 32)])
+def test_codes_that_cross_words(branch, dtype, bits, m, n, k, group, close):
+    check(close, branch, m, n, k, dtype, group, bits)
+
+
 @pytest.mark.parametrize("rows", [256, 515])
 def test_larger_tiles(branch, rows, close):
     check(close, branch, rows, 65, 96, HALF, 32, 4)

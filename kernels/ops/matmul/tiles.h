@@ -102,45 +102,6 @@ template <>
 inline void store_to_tile(half* to, const float* values) { store_pairs(to, values); }
 #endif
 
-// Byte j of a word as a number.
-inline float byte_of(uint word, uint j) {
-#if HIPRT_HAS_MMA
-  // The byte becomes the low bits of 2^23's mantissa: two instructions at full rate, where a conversion has a quarter.
-  return as_type<float>(__byte_perm(word, 0x4b000000u, 0x7650u + j)) - 8388608.0f;
-#else
-  return float((word >> (8 * j)) & 255u);
-#endif
-}
-
-// Code j of eight as a number. Codes of 4 bits are moved into bytes: the even ones, and the odd ones.
-template <int BITS>
-inline float code_of(thread const uint* words, uint j) {
-  if (BITS == 8) return byte_of(words[j / 4], j % 4);
-  uint bytes = (words[0] >> (j % 2 * 4)) & 0x0f0f0f0fu;
-#if HIPRT_TARGET_AMD
-  // A byte is converted in one instruction, but the compiler would cut each code out of the word first.
-  asm("" : "+v"(bytes));
-#endif
-  return byte_of(bytes, j / 2);
-}
-// What eight codes stand for.
-template <int BITS>
-inline void unpack(thread float* values, thread const uint* words, float scale, float bias) {
-#if HIPRT_TARGET_AMD
-  // A vector, because CDNA computes two at a time.
-  typedef float Eight __attribute__((ext_vector_type(8)));
-  Eight codes;
-#pragma unroll
-  for (uint j = 0; j < 8; j++) codes[j] = code_of<BITS>(words, j);
-  codes = __builtin_elementwise_fma(codes, Eight(scale), Eight(bias));
-#pragma unroll
-  for (uint j = 0; j < 8; j++) values[j] = codes[j];
-#else
-#pragma unroll
-  for (uint j = 0; j < 8; j++) values[j] = mad(code_of<BITS>(words, j), scale, bias);
-#endif
-}
-
 // The wave's part of a product: M rows, N columns, both multiples of 16; element i of a lane is at row(i), column(i).
 template <typename T, int M, int N, bool NARROW = sizeof(T) == 2>
 struct tile {

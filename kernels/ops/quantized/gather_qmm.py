@@ -15,7 +15,16 @@ from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.kernels.ops.elementwise.copies import astype, contiguous
 from hiprt.kernels.ops.matmul.stacks import ITEMS, SCALARS, Numbers, Side, index_array, items, named, side_of, size_of
 from hiprt.kernels.ops.promotion import promote
-from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, UINT8, Format, check_matrix, format_of, listed
+from hiprt.kernels.ops.quantized.formats import (
+    AFFINE_BITS,
+    BITS,
+    GROUP_SIZES,
+    UINT8,
+    Format,
+    check_matrix,
+    format_of,
+    listed,
+)
 from hiprt.kernels.ops.reduction.sort import argsort
 from hiprt.kernels.tuning.table import DEFAULT, Table
 from hiprt.kernels.tuning.target import Target, target_of
@@ -42,6 +51,16 @@ MOST_ROWS = 64  # rows that a plain loop on the CPU device takes, as in the pack
 def tile_choices(dtype: np.dtype[Any], takes_loops: bool, table: Table = DEFAULT) -> tuple[int, ...]:
     """Return the numbers of rows that a tile may have, the largest first."""
     return table.tile_rows if dtype.itemsize == 2 and not takes_loops else table.tile_rows[-1:]
+
+
+def tile_instances(takes_loops: bool) -> list[dict[str, Any]]:
+    """List the instances of the kernel of tiles that are compiled ahead; others are at first use.
+
+    Those are all of codes that have other kernels of their own, and the smallest tile of the others.
+    """
+    rare = [bits for bits in AFFINE_BITS if bits not in BITS]
+    smallest = each(BITS=rare, ROWS=lambda dtype, loops: tile_choices(dtype, loops)[-1:])(takes_loops)
+    return [*each(BITS=BITS, ROWS=tile_choices)(takes_loops), *(one for one in smallest if one["T"].itemsize == 2)]
 
 
 PACKED = Kernel(
@@ -91,9 +110,15 @@ TILES = Kernel(
         **{name: word for name, word in SCALARS.items() if name != "start"},
     },
     template={"T": "dtype", "BITS": "int", "ROWS": "int"},
-    headers=("quantized/codes.h", "matmul/stack.h", "matmul/tiles.h", "quantized/kept_rows.h"),
+    headers=(
+        "quantized/codes.h",
+        "matmul/stack.h",
+        "matmul/tiles.h",
+        "quantized/tile_codes.h",
+        "quantized/kept_rows.h",
+    ),
     threads=128,
-    instances=each(BITS=BITS, ROWS=tile_choices),
+    instances=tile_instances,
     part_of="quantized_matmul",
 )
 
@@ -123,8 +148,12 @@ class Operands(NamedTuple):
     @property
     def is_packed(self) -> bool:
         """Whether the kernel that reads 128 bits at a time takes the operands."""
-        aligned = not (self.x.address | self.w.address) % 16
-        return self.form.is_affine and self.form.bits in BITS and self.is_transposed and aligned
+        return self.form.bits in BITS and self.has_tiles
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether the kernel of tiles takes the operands."""
+        return self.form.is_affine and self.is_transposed and not (self.x.address | self.w.address) % 16
 
 
 def operands_of(
@@ -249,7 +278,7 @@ def gather_qmm(
     lines, right = x.shape[-2], sides[1]
     table = target_of(stream).table
     in_runs, order = sorted_indices or lines > table.untiled_rows, None
-    is_sortable = given.is_packed and not in_runs and lines == 1
+    is_sortable = given.has_tiles and not in_runs and lines == 1
     if is_sortable and right.indices is not None and is_worth_sorting(right, size_of(full), table):
         in_runs, order = True, argsort(right.indices.reshape(-1), stream=stream)
     return multiply(op, given, full, lines, sides[0], right, stream, out, in_runs=in_runs, order=order)
@@ -292,7 +321,7 @@ def multiply(
     count, target = size_of(batch) * lines, target_of(stream)
     numbers = left.numbers, right.numbers
     sizes = given.columns, x.shape[-1], count, lines
-    if given.is_packed and in_runs and count > target.table.untiled_rows:
+    if given.has_tiles and in_runs and count > target.table.untiled_rows:
         launch = tiles_launch(form, x.dtype, *sizes, *numbers, flags | (order is not None) << 2, target)
         launch(stream, out=out, order=given.w if order is None else order, **operands)
         return out

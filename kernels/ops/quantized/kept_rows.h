@@ -7,9 +7,10 @@ namespace metal {
 // The two tiles of `weights`, used in turn, are APART elements apart.
 template <typename T, int BITS, typename Part, int DEPTH, int APART>
 struct kept_rows {
-  enum : int { LINE = tile_line<T, DEPTH>(), WORDS = DEPTH / 2 * BITS / 32 };
+  enum : int { LINE = tile_line<T, DEPTH>() };
   const T* const* vectors;
   const uint* packed;
+  uint second;  // of the halves of a step
   const T* scales;
   const T* biases;
   uint span, steps;
@@ -17,11 +18,11 @@ struct kept_rows {
   const T* weights;
   uint lane;
   typename tile_factor<T>::type rows[2][Part::DOWN];
-  pack<uint, WORDS> codes;
+  sixteen_codes<BITS> codes;
   T scale, bias;
 
   HIPRT_INLINE void load(int side, uint step) {
-    codes = *(const pack<uint, WORDS>*)(packed + step * (DEPTH * BITS / 32));
+    codes.load(packed + step * BITS);
     scale = scales[step * DEPTH / span];
     bias = biases[step * DEPTH / span];
     __builtin_amdgcn_sched_barrier(0);  // what is needed first comes first
@@ -29,10 +30,11 @@ struct kept_rows {
     for (int i = 0; i < Part::DOWN; i++) rows[side][i] = factor_at(vectors[i] + step * DEPTH);
   }
   HIPRT_INLINE void multiply(Part& part, int side, uint step) {
+    const sixteen_codes<BITS> first = codes.from_first(second);
 #pragma unroll
     for (int e = 0; e < DEPTH / 2; e += 8) {
       float values[8];
-      unpack<BITS>(values, codes.values + e * BITS / 32, float(scale), float(bias));
+      unpack<BITS>(values, first.words, e, float(scale), float(bias));
       store_to_tile(unpacked + side * APART + e, values);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -59,9 +59,9 @@ def quantized_matmul(
     Notes
     -----
     Codes of 4 and 8 bits with `transpose`, where `x` and `w` start at a multiple of 16 bytes, are summed by groups:
-    ``scale * sum(code * x) + bias * sum(x)``. Other formats have a slower kernel. With more than 8 rows, tiles of the
-    weights are unpacked once for many rows and multiplied by matrix instructions where the device has them. A GPU then
-    rounds each weight ``code * scale + bias`` to the dtype first.
+    ``scale * sum(code * x) + bias * sum(x)``. Other formats have a slower kernel. With more than 8 rows, tiles of
+    weights in affine formats are unpacked once for many rows and multiplied by matrix instructions where the device has
+    them. A GPU then rounds each weight ``code * scale + bias`` to the dtype first.
     """
     op = "quantized_matmul"
     stream = stream or current_stream()

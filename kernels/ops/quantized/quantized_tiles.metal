@@ -3,8 +3,7 @@
 // multiplied with the same matrix of the stack are one run, and each run reads its matrix once; order, where it is given,
 // says which rows are neighbours.
 constexpr uint COLUMNS = 64;
-constexpr uint PER_WORD = 32 / BITS;
-const uint words = width / PER_WORD;
+const uint words = width / 32 * BITS;
 const uint groups = width / span;
 const uint first = threadgroup_position_in_grid.x * ROWS;
 const uint present = min(uint(ROWS), count - first);
@@ -71,10 +70,10 @@ for (uint from = 0, to; from < present; from = to) {
     for (uint n = 0; n < beyond; n += BESIDE) {
       for (uint j = 0; j < BESIDE; j++) {
         const size_t line = size_t(right) * columns + first_column + min(n + j, beyond - 1);
-        const device uint* packed = weight + line * words + start / PER_WORD;
+        const device uchar* packed = (const device uchar*)(weight + line * words) + start / 8 * BITS;
         for (uint k = 0; k < part; k += 8) {
           const size_t group = line * groups + (start + k) / span;
-          const f32x8 codes = codes8<BITS>(packed + k / PER_WORD);
+          const f32x8 codes = codes8<BITS>(packed + k / 8 * BITS);
           store8(values + j * PART + k, mad(codes, splat(float(scales[group])), splat(float(biases[group]))));
         }
       }
@@ -115,7 +114,7 @@ for (uint i = 0; i < LOADS; i++) {
 }
 // Two threads unpack a column.
 const uint column = index / 2;
-const uint half_start = index % 2 * HALF;
+const uint second = index % 2, half_start = second * HALF;
 const uint tiles = width / DEPTH;
 for (uint from = 0, to; from < present; from = to) {
   const uint right = rights[from];
@@ -125,19 +124,20 @@ for (uint from = 0, to; from < present; from = to) {
   for (int i = 0; i < Part::COUNT; i++) part.sums[i] = 0.0f;
   if (right < right_count) {
     const size_t line = size_t(right) * columns + min(first_column + column, columns - 1);
-    const device uint* packed = weight + line * words + half_start / PER_WORD;
+    const device uint* packed = weight + line * words + second * (BITS / 2);
 #if defined(HIPRT_TILE_FACTORS)
     if (KEPT) {
       threadgroup_barrier(mem_flags::mem_threadgroup);
       kept_rows<T, BITS, Part, DEPTH, COLUMNS * LINE> kept{
-          vectors, packed, scales + line * groups, biases + line * groups, span, tiles, w_tile + column * LINE + half_start,
+          vectors, packed, second, scales + line * groups, biases + line * groups, span, tiles, w_tile + column * LINE + half_start,
           w_tile,  lane};
       kept.add_to(part);
     }
 #endif
     if (!KEPT) {
       // What the next tile needs of the weights is loaded before this one's products.
-      pack<uint, HALF / PER_WORD> codes = *(const device pack<uint, HALF / PER_WORD>*)packed;
+      sixteen_codes<BITS> codes;
+      codes.load(packed);
       float scale = float(scales[line * groups]), bias = float(biases[line * groups]);
       threadgroup_barrier(mem_flags::mem_threadgroup);
 #pragma unroll
@@ -148,16 +148,17 @@ for (uint from = 0, to; from < present; from = to) {
       for (uint t = 0; t < tiles; t++) {
         const uint side = t & 1u;
         threadgroup T* unpacked = w_tile + (side * COLUMNS + column) * LINE + half_start;
+        const sixteen_codes<BITS> first = codes.from_first(second);
 #pragma unroll
         for (uint e = 0; e < HALF; e += 8) {
           float values[8];
-          unpack<BITS>(values, codes.values + e / PER_WORD, scale, bias);
+          unpack<BITS>(values, first.words, e, scale, bias);
           store_to_tile(unpacked + e, values);
         }
         wait_for_tiles();
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (t + 1 < tiles) {
-          codes = *(const device pack<uint, HALF / PER_WORD>*)(packed + (t + 1) * (DEPTH / PER_WORD));
+          codes.load(packed + (t + 1) * BITS);
           scale = float(scales[line * groups + (t + 1) * DEPTH / span]);
           bias = float(biases[line * groups + (t + 1) * DEPTH / span]);
 #pragma unroll
