@@ -35,7 +35,7 @@ def test_a_request_fails(worker, phase, form):
 
 @pytest.mark.timeout(900)
 def test_a_failure_that_a_program_swallows(worker, form):
-    """Every request; in the short form some of places in the core that ask for each launch, and of those that do not."""
+    """Every request; in the short form some of places in the core that ask for each launch, and some that do not."""
     requests = worker.ask("swallowing")
     count = Counter(place[0] for _, place in requests)
     rare = [n for n, (_, place) in enumerate(requests, 1) if count[place[0]] < 100]
