@@ -45,6 +45,7 @@ FIELDS = (
     "save_cache",
     "kv_bits",
     "speculate",
+    "draft",
     "tp",
 )
 
@@ -86,6 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_kv_bits(parser)
     add_speculate(parser)
+    parser.add_argument(
+        "--draft", metavar="DIR", help="guess them with this smaller model of the same tokenizer instead, in 4 bits"
+    )
     parser.add_argument(
         "--tp", metavar="N", type=int, help="split the model over N devices, each with a process (default: 1)"
     )

@@ -116,6 +116,7 @@ class Conversation:
             decoder=decoder,
             kept=self.kept,
             save_at=self.end_of_question(messages, prompt),
+            draft=self.model.draft(request),
         )
         self.report = generation.report
         try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from hiprt import Array, Event, Stream, array, kernels, use_stream
+from hiprt.bench.engine.draft import Draft, check_draft
 from hiprt.bench.engine.logprobs import Likely
 from hiprt.bench.engine.models.model import Model, Recurrent
 from hiprt.bench.engine.prompt_cache import PromptCache
@@ -103,6 +104,8 @@ class Decoder:
         8 for keys and values in 8 bits; by default they are in the dtype of the model.
     drafts : int, optional
         How many tokens each step guesses and checks, as `Speculation` says, of a single text.
+    draft : Model, optional
+        The model that guesses them, which has the same tokens; by default they are guessed from the text.
 
     Attributes
     ----------
@@ -145,18 +148,24 @@ class Decoder:
         seconds: float = SECONDS,
         kv_bits: int | None = None,
         drafts: int | None = None,
+        draft: Model | None = None,
     ) -> None:
         if chunk < 1 or chunk & (chunk - 1):
             raise ValueError(f"chunk={chunk}: must be a power of two")
         if drafts is not None:
             check_speculation(model.config, sampling or Sampling())
+            if draft is not None:
+                check_draft(model.config, draft.config)
             if batch > 1 or logprobs is not None:
                 raise ValueError("a step that guesses tokens is of one text, and tells no other likely tokens")
         self.model, self.stream, self.chunk = model, stream, chunk
         self.room = Room(capacity, max(capacity, limit or capacity))
         with use_stream(stream):
             self.state = state = State.empty(model, batch, capacity, chunk, sampling or Sampling(), logprobs, kv_bits)
-            self.speculation = None if drafts is None else Speculation(drafts)
+            self.speculation = None
+            if drafts is not None:
+                guesses = None if draft is None else Draft(draft, drafts, capacity, kv_bits)
+                self.speculation = Speculation(drafts, guesses)
             choices = target_of(stream).choices
             # Ranks take what is kept alone: each timing for itself might choose other bits of what all of them compute.
             if choices is not None and choices.are_wanted and model.ranks is None:
@@ -167,8 +176,8 @@ class Decoder:
         if self.speculation is None:
             self.graph = made(partial(advance, model, state), name="decode")
         else:
-            self.graph = made(partial(speculate, model, state, self.speculation), name="speculate")
-        self.filling = made(partial(fill, model, state), name="prefill")
+            self.graph = made(partial(advance_several, model, state, self.speculation), name="speculate")
+        self.filling = made(partial(fill, model, state, self.draft), name="prefill")
         self.drawing = made(partial(draw, state), name="draw")
         self.positions = self.lengths = [0] * batch
         self.prompts: list[Sequence[int]] = []
@@ -392,6 +401,11 @@ class Decoder:
         self.eager_steps += 1
 
     @property
+    def draft(self) -> Draft | None:
+        """The model that guesses."""
+        return None if self.speculation is None else self.speculation.draft
+
+    @property
     def drafts(self) -> int:
         """How many tokens each step guesses."""
         return 0 if self.speculation is None else self.speculation.drafts
@@ -413,9 +427,11 @@ class Decoder:
 
     def grow(self, needed: int) -> None:
         """Move to caches of at least twice the size; the next step is recorded again and changes its graph."""
-        self.room.capacity = min(self.room.limit, bucket(max(needed, 2 * self.capacity)))
+        old, self.room.capacity = self.capacity, min(self.room.limit, bucket(max(needed, 2 * self.capacity)))
         with use_stream(self.stream):
             self.state.grow(self.model, self.capacity)
+            if self.draft is not None:
+                self.draft.grow(old, self.capacity)
         for step in (self.graph, self.filling, self.drawing):
             step.forget()
 
@@ -495,11 +511,18 @@ def advance(model: Model, state: State) -> Array:
     return logits
 
 
-def fill(model: Model, state: State, sequence: int, size: int) -> Array:
+def advance_several(model: Model, state: State, speculation: Speculation) -> Array:
+    """Launch one step that guesses, of a single text; return its logits."""
+    return speculate(model, state.layers, state.block[:, 0], state.tokens[0], speculation)
+
+
+def fill(model: Model, state: State, draft: Draft | None, sequence: int, size: int) -> Array:
     """Launch one chunk of a prompt; return the logits of its last token, which are kept for the first draw."""
     tokens, position = state.chunk[0, :size], state.chunk[1, :size]
     logits = model.prefill(tokens, position, state.layers, sequence)
     kernels.contiguous(logits, out=state.logits[sequence : sequence + 1])
+    if draft is not None:
+        draft.prefill(tokens, position)
     return logits
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from hiprt import Stream, allocator, flags, library, use_stream
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder, Mark, bucket
+from hiprt.bench.engine.draft import check_draft
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models import Model, load, read
 from hiprt.bench.engine.prompt_cache import PromptCache
@@ -81,12 +83,32 @@ def generate(
     sampling = request.sampling(checkpoint.sampling)
     if request.speculate is not None:
         check_speculation(read(checkpoint.settings), sampling)
+    beside = None if request.draft is None else open_draft(request.draft, checkpoint)
     with nullcontext() if request.tp == 1 else Communicator() as ranks:
         stream = Stream()
         with use_stream(stream):
             model = load(checkpoint, form=request.form, progress=loading, ranks=ranks)
+            draft = None if beside is None else load(beside)
         begin("" if texts[0].is_question else texts[0].prompt)
-        return Generation(request, sampling, model, checkpoint, texts, stream).run(write, stopped, progress)
+        made = Generation(request, sampling, model, checkpoint, texts, stream, draft=draft)
+        return made.run(write, stopped, progress)
+
+
+def open_draft(path: Path | str, checkpoint: Checkpoint) -> Checkpoint:
+    """Return the checkpoint of a model that guesses for another one.
+
+    Raises
+    ------
+    CheckpointError
+        It cannot be used.
+    ValueError
+        It has recurrent layers, or another tokenizer.
+    """
+    draft = Checkpoint(path)
+    check_draft(read(checkpoint.settings), read(draft.settings))
+    if draft.tokenizer.get_vocab() != checkpoint.tokenizer.get_vocab():
+        raise ValueError(f"draft: {path} has another tokenizer than {checkpoint.path}")
+    return draft
 
 
 class Beginning(NamedTuple):
@@ -162,6 +184,8 @@ class Generation:
         How many of the first tokens of the prompt this decoder holds, as `Decoder.rewind` returns it.
     save_at : int
         As `Decoder.start` says.
+    draft : Model, optional
+        The model that guesses `request.speculate` tokens.
     """
 
     def __init__(
@@ -176,6 +200,7 @@ class Generation:
         decoder: Decoder | None = None,
         kept: int = 0,
         save_at: int = 0,
+        draft: Model | None = None,
     ) -> None:
         self.request, self.checkpoint, self.texts, self.stream = request, checkpoint, texts, stream
         self.sampling, self.positions = sampling, model.config.max_position_embeddings
@@ -194,6 +219,7 @@ class Generation:
             logprobs=request.logprobs,
             kv_bits=request.kv_bits,
             drafts=request.speculate,
+            draft=draft,
         )
         self.decoder = decoder or made(stream=stream, keep=not request.rerecord)
         self.decoder.room.limit = max(limit, self.decoder.room.limit)
@@ -220,6 +246,7 @@ class Generation:
             verified=True if request.verify else None,
             kv_bits=request.kv_bits,
             speculate=request.speculate,
+            draft=None if request.draft is None else str(request.draft),
             tp=request.tp,
         )
 

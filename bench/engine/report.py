@@ -99,6 +99,8 @@ class Report:
         The bits of the elements of keys and values; None where they are in the dtype of the model.
     speculate : int or None
         How many tokens each step guessed; None where none.
+    draft : str or None
+        The directory of the model that guessed; None where the text itself did, or nothing was guessed.
     acceptance : float or None
         The part of the guesses that was right, from 0 to 1; None without guesses.
     tokens_per_step : float or None
@@ -141,6 +143,7 @@ class Report:
     cached_tokens: int | None = None
     kv_bits: int | None = None
     speculate: int | None = None
+    draft: str | None = None
     acceptance: float | None = None
     tokens_per_step: float | None = None
     sampling: dict[str, Any] = field(default_factory=dict)

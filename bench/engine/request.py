@@ -73,6 +73,9 @@ class Request:
     speculate : int, optional
         How many tokens each step guesses from the text so far and checks, 1 to 7; the text is that which single steps
         write. By default none.
+    draft : Path or str, optional
+        The directory of a smaller model with the same tokenizer, which guesses these tokens; weights of it that are not
+        quantised become codes of 4 bits.
     tp : int
         Over how many ranks, each a process with a device, the model is split.
 
@@ -108,6 +111,7 @@ class Request:
     save_cache: Path | str | None = None
     kv_bits: int | None = None
     speculate: int | None = None
+    draft: Path | str | None = None
     tp: int = 1
 
     @property
@@ -161,6 +165,9 @@ class Request:
         if self.tp > 1 and (self.load_cache is not None or self.save_cache is not None):
             raise ValueError(f"a prompt cache is of a whole model: it does not go with tp={self.tp}")
         check_kv_bits(self.kv_bits)
+        if self.draft is not None and (self.speculate is None or self.load_cache is not None):
+            cause = "say by speculate how many tokens it guesses" if self.speculate is None else "leave load_cache out"
+            raise ValueError(f"draft={self.draft}: {cause}")
         if self.speculate is not None:
             check_drafts(self.speculate)
             if self.tp > 1:

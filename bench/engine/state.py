@@ -13,7 +13,7 @@ from hiprt.bench.engine.models.model import LayerState, Model, Recurrent
 from hiprt.bench.engine.sampling import Sampler, Sampling
 from hiprt.kernels.ops.elementwise.copies import copy_into
 
-__all__ = ["State"]
+__all__ = ["State", "grow_layers"]
 
 
 @dataclass
@@ -160,8 +160,15 @@ class State:
         self.tokens = tokens
         if self.logprobs is not None:
             self.logprobs.grow(capacity)
-        for index, (layer, larger) in enumerate(zip(self.layers, model.state(batch, capacity, self.kv_bits))):
-            if not isinstance(layer, Recurrent):
-                for source, target in zip(layer.parts(old).values(), larger.parts(old).values()):
-                    copy_into(target, source, current_stream())
-                self.layers[index] = larger
+        grow_layers(model, self.layers, batch, old, capacity, self.kv_bits)
+
+
+def grow_layers(
+    model: Model, layers: list[LayerState], batch: int, old: int, capacity: int, kv_bits: int | None
+) -> None:
+    """Put larger arrays with the first `old` positions in the place of those that grow with a text, in a list."""
+    for index, (layer, larger) in enumerate(zip(layers, model.state(batch, capacity, kv_bits))):
+        if not isinstance(layer, Recurrent):
+            for source, target in zip(layer.parts(old).values(), larger.parts(old).values()):
+                copy_into(target, source, current_stream())
+            layers[index] = larger

@@ -13,8 +13,8 @@ from hiprt import Array, Stream, array, empty, kernels, use_stream
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.conversation import Conversation
 from hiprt.bench.engine.decoder import Decoder, bucket, chunks
-from hiprt.bench.engine.generation import Generation, encode
-from hiprt.bench.engine.models import load as load_model
+from hiprt.bench.engine.generation import Generation, encode, open_draft
+from hiprt.bench.engine.models import Model, load as load_model
 from hiprt.bench.engine.report import Report
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.sampling import Sampling
@@ -32,8 +32,9 @@ class TextModel:
     Its methods take the options of ``hiprt generate`` as keywords, as `Request` explains them: ``tokens`` or
     ``max_tokens``, ``temperature`` or ``temp``, ``top_p``, ``top_k``, ``min_p``, ``repetition_penalty``,
     ``presence_penalty``, ``seed``, ``stop``, ``batch``, ``prompt_ids``, ``logprobs``, ``load_cache``, ``save_cache``,
-    ``kv_bits``, ``chat_template``, ``system_prompt``, ``template_values``, ``eager``, ``verify`` and ``rerecord``. They
-    raise the command's errors: `ValueError` for an option, and `HipError` where a HIP call failed.
+    ``kv_bits``, ``speculate``, ``draft``, ``chat_template``, ``system_prompt``, ``template_values``, ``eager``,
+    ``verify`` and ``rerecord``. They raise the command's errors: `ValueError` for an option, and `HipError` where a HIP
+    call failed.
 
     Parameters
     ----------
@@ -68,6 +69,7 @@ class TextModel:
         with use_stream(self.device_stream):
             self.model = load_model(self.checkpoint, form=form, progress=progress)
         self.idle: Decoder | None = None  # the last text's, whose steps are recorded
+        self.drafts: dict[Path, Model] = {}  # the models that guess
 
     def generate(self, prompt: str | Sequence[str] | None = None, **options: Any) -> Report:
         """Write text after a prompt, or several texts side by side.
@@ -162,9 +164,22 @@ class TextModel:
         texts = encode(request, self.checkpoint, self.template)
         sampling = request.sampling(self.checkpoint.sampling)
         decoder, self.idle = self.idle, None
-        if decoder is not None and not fits(decoder, request, sampling):
+        draft = self.draft(request)
+        if decoder is not None and not fits(decoder, request, sampling, draft):
             decoder = None
-        return Generation(request, sampling, self.model, self.checkpoint, texts, self.device_stream, decoder=decoder)
+        given = request, sampling, self.model, self.checkpoint, texts, self.device_stream
+        return Generation(*given, decoder=decoder, draft=draft)
+
+    def draft(self, request: Request) -> Model | None:
+        """Return the model that guesses for a request; it is loaded once."""
+        if request.draft is None:
+            return None
+        path = Path(request.draft)
+        if path not in self.drafts:
+            checkpoint = open_draft(path, self.checkpoint)
+            with use_stream(self.device_stream):
+                self.drafts[path] = load_model(checkpoint)
+        return self.drafts[path]
 
     def pieces(self, generation: Generation) -> Iterator[str]:
         """Yield the pieces of a run, and keep its decoder for the next one."""
@@ -176,14 +191,15 @@ class TextModel:
         self.idle = generation.decoder
 
 
-def fits(decoder: Decoder, request: Request, sampling: Sampling) -> bool:
+def fits(decoder: Decoder, request: Request, sampling: Sampling, draft: Model | None) -> bool:
     """Whether the steps of a decoder can write what is asked for."""
     same = replace(decoder.state.sampler.sampling, temperature=sampling.temperature, seed=sampling.seed)
     is_recorded = decoder.graph.keep and not request.rerecord
     has_logprobs = request.logprobs is not None or decoder.state.logprobs is not None
     has_bits = decoder.state.kv_bits == request.kv_bits
     is_as_wide = decoder.batch == len(request.prompts)
-    has_drafts = decoder.drafts == (request.speculate or 0)
+    guesses = None if decoder.draft is None else decoder.draft.model
+    has_drafts = decoder.drafts == (request.speculate or 0) and guesses is draft
     return is_recorded and not has_logprobs and has_bits and has_drafts and is_as_wide and same == sampling
 
 

@@ -1,19 +1,27 @@
 """Speculation: the text of single steps, token by token, in fewer of them; and what is refused."""
 
 import json
+import shutil
 from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 import pytest
+from helpers import checkpoints
+from safetensors.numpy import save_file
 
 import hiprt
 from hiprt import __main__, bfloat16
+from hiprt.array import dtype_of
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.models import preset
+from hiprt.bench.engine.models.presets import PRESETS
 from hiprt.bench.engine.request import Request
+from hiprt.bench.engine.safetensors_file import SafetensorsFile
 from hiprt.bench.engine.sampling import Sampling
+from hiprt.bench.story import CHECKPOINT
+from hiprt.kernels.reference.quantize import dequantize
 from hiprt.kernels.tuning.target import force_generic
 
 STORY = "Once upon a time there was a clever fox named Mia. She had a hut made of stone."
@@ -37,14 +45,47 @@ def write(decoder, prompt, tokens, reader):
 
 
 @pytest.fixture
+def untied(monkeypatch):
+    """A preset that does not repeat its input, as random models with tied embeddings do."""
+    monkeypatch.setitem(PRESETS, "untied", {**PRESETS["qwen3-mini"], "tie_word_embeddings": False})
+    return "untied"
+
+
+@pytest.fixture
 def reader(stream):
     return hiprt.Stream(stream.device)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["4 bits", "float16"])
-def shipped(request):
-    """The shipped model in 4 bits, and as it is, each with the reports of single steps."""
-    model = hiprt.load(plain=request.param)
+def write_plain(folder, dtype):
+    """Write the shipped model with the numbers of this dtype that its codes stand for; return the folder."""
+    config = json.loads((CHECKPOINT / "config.json").read_text())
+    for name in ("quantization", "quantization_config"):
+        config.pop(name)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        (folder / name).write_bytes((CHECKPOINT / name).read_bytes())
+    stored = SafetensorsFile(CHECKPOINT / "model.safetensors")
+    names = json.loads((CHECKPOINT / "model.safetensors.index.json").read_text())["weight_map"]
+    made = {}
+    for name in names:
+        base = name.removesuffix(".weight")
+        if f"{base}.scales" in names:
+            made[f"{base}.weight"] = dequantize(*(stored[f"{base}.{part}"] for part in ("weight", "scales", "biases")))
+        elif name.endswith(".weight"):
+            made[name] = stored[name]
+    save_file({name: value.astype(dtype) for name, value in made.items()}, folder / "model.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module", params=["4 bits", wide("float16"), wide("bfloat16")])
+def shipped(request, tmp_path_factory):
+    """The shipped model in 4 bits, and with plain weights, each with the reports of single steps."""
+    if request.param == "4 bits":
+        model = hiprt.load()
+    else:
+        folder = write_plain(tmp_path_factory.mktemp("plain") / "model", dtype_of(request.param))
+        model = hiprt.load(folder, plain=True)
     return model, [model.generate(prompt, tokens=200) for prompt in PROMPTS]
 
 
@@ -67,19 +108,19 @@ def test_the_shipped_model_writes_the_same_text(shipped, drafts, tokens):
 @pytest.mark.parametrize(
     ("name", "dtype", "fused"),
     [
-        ("qwen3-mini", bfloat16, True),
-        ("qwen3-mini", np.float16, False),
+        ("untied", bfloat16, True),
+        ("untied", np.float16, False),
         ("qwen3-moe-mini", np.float16, True),
-        wide("qwen3-mini", np.float16, True),
-        wide("qwen3-mini", np.float32, True),
-        wide("qwen3-mini", bfloat16, False),
+        wide("untied", np.float16, True),
+        wide("untied", np.float32, True),
+        wide("untied", bfloat16, False),
         wide("qwen3-moe-mini", bfloat16, True),
         wide("qwen3-moe-mini", np.float16, False),
     ],
 )
-def test_random_models_write_the_same_tokens(stream, reader, name, dtype, fused):
-    """Their texts repeat soon, so that steps take several tokens."""
-    model = preset(name, dtype=dtype, fused=fused)
+def test_random_models_write_the_same_tokens(stream, reader, untied, name, dtype, fused):
+    """Their texts repeat parts of themselves, so that some steps take several tokens."""
+    model = preset(name, dtype=dtype, fused=fused, seed=1)
     single = write(Decoder(model, stream, 512), PROMPT, 100, reader)[0]
     for drafts in (1, 5):
         decoder = Decoder(model, stream, 512, drafts=drafts)
@@ -90,13 +131,67 @@ def test_random_models_write_the_same_tokens(stream, reader, name, dtype, fused)
         assert decoder.graph.rungs["patch"] == decoder.graph.rungs["update"] == 0
 
 
+@pytest.mark.parametrize("kv_bits", [None, 8])
+def test_a_model_that_guesses_for_itself_is_always_right(stream, reader, untied, kv_bits):
+    """So its caches have what they must behind every step, and when they have grown."""
+    model = preset(untied, dtype=np.float16)
+    single = write(Decoder(model, stream, 512, kv_bits=kv_bits), PROMPT, 90, reader)[0]
+    decoder = Decoder(model, stream, 64, limit=512, drafts=3, draft=model, kv_bits=kv_bits)
+    written, taken = write(decoder, PROMPT, 90, reader)
+    assert written == single
+    assert decoder.capacity > 64
+    assert taken == [1, *[4] * (len(taken) - 1)]
+    assert decoder.graph.rungs["patch"] == 0
+
+
+def test_a_model_that_guesses_wrong_changes_nothing(stream, reader, untied):
+    model, draft = (preset(untied, dtype=np.float16, seed=seed) for seed in (0, 1))
+    single = write(Decoder(model, stream, 512), PROMPT, 120, reader)[0]
+    written, taken = write(Decoder(model, stream, 512, drafts=4, draft=draft), PROMPT, 120, reader)
+    assert written == single
+    assert 1 <= np.mean(taken[1:]) < 2
+
+
+@pytest.mark.filterwarnings("ignore:.*that the model does not use")
+def test_a_draft_of_the_command(tmp_path):
+    """The first four layers of the shipped model guess for all six, in the command and in Python."""
+    draft = tmp_path / "draft"
+    shutil.copytree(CHECKPOINT, draft)
+    config = json.loads((draft / "config.json").read_text())
+    (draft / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 4}))
+    single = generate(Request(tokens=60))
+    report = generate(Request(tokens=60, speculate=3, draft=draft, verify=True))
+    assert report.token_ids == single.token_ids
+    assert report.verified
+    assert report.draft == str(draft)
+    assert 0.2 < report.acceptance < 0.8
+    model = hiprt.load()
+    for speculate in (3, 3, 2):
+        again = model.generate(tokens=60, speculate=speculate, draft=draft)
+        assert again.token_ids == single.token_ids
+        assert again.launches_per_token == 1
+        assert again.rungs["patch"] == again.rungs["update"] == 0
+
+
+def test_drafts_that_are_refused(stream, tmp_path):
+    model = preset("qwen3-mini")
+    with pytest.raises(ValueError, match="draft: it has recurrent layers"):
+        Decoder(model, stream, 64, drafts=2, draft=preset("qwen3.5-mini"))
+    checkpoints.write(tmp_path)
+    with pytest.raises(ValueError, match="draft: it knows"):
+        generate(Request(speculate=2, draft=tmp_path))
+    for options, message in (({}, "how many tokens"), ({"speculate": 2, "load_cache": "file"}, "leave load_cache out")):
+        with pytest.raises(ValueError, match=message):
+            Request(draft=CHECKPOINT, **options)
+
+
 @pytest.mark.parametrize("branch", ["loops", "generic"])
 @pytest.mark.parametrize("kv_bits", [None, 8])
 @pytest.mark.parametrize("fused", [True, False])
-def test_rows_have_the_bits_of_single_steps(stream, branch, kv_bits, fused):
+def test_rows_have_the_bits_of_single_steps(stream, untied, branch, kv_bits, fused):
     """Each token of a run has the logits that it has after the one before it, also in the kernels of GPUs."""
     with force_generic() if branch == "generic" else nullcontext(), hiprt.use_stream(stream):
-        model = preset("qwen3-mini", dtype=np.float16, fused=fused)
+        model = preset(untied, dtype=np.float16, fused=fused)
         single, run = (model.state(1, 320, kv_bits) for _ in range(2))
         tokens, places = np.arange(30, 39, dtype=np.int32), np.arange(9, dtype=np.int32)
         # A cache longer than a threadgroup takes, so that positions are shared out.
@@ -148,9 +243,9 @@ def test_texts_follow_each_other():
     ]
 
 
-def test_caches_grow_while_steps_are_not_read(stream, reader):
+def test_caches_grow_while_steps_are_not_read(stream, reader, untied):
     """A step counts as if all guesses were right until it is read; the text is the same, and ends at the capacity."""
-    model = preset("qwen3-mini")
+    model = preset(untied, seed=1)
     single = write(Decoder(model, stream, 512), PROMPT, 100, reader)[0]
     decoder = Decoder(model, stream, 44, limit=512, drafts=5)
     written, taken = write(decoder, PROMPT, 100, reader)
