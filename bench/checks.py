@@ -1,7 +1,7 @@
 """``hiprt bench checks``: how much slower kernels run on the CPU device while they are checked.
 
-Checked blocks run one after the other. On one core both are timed by the process's CPU time; with ``--threads 2`` and
-more by wall time, in which kernels without checks use all of them.
+On one core both are timed by the process's CPU time; with ``--threads 2`` and more by wall time. Blocks of a checked
+kernel use all cores too if they told each other nothing when it ran before: its first run is not timed.
 
 axpy       y = a x + y, a thread each element: no barriers, which unchecked runs as vectors
 tree       sums of 256 elements by a tree in shared memory

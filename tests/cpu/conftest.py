@@ -1,6 +1,7 @@
 """These tests call the CPU device through hip-python, with nothing of ours in between."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -57,6 +58,23 @@ def python(library, root):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def check(library, root, tmp_path):
+    """Run a program with checks on; return its findings."""
+
+    def run(code, *arguments, kinds="all", **environment):
+        report = tmp_path / "report.jsonl"
+        report.unlink(missing_ok=True)
+        settings = {"PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}", "HIPRT_CPU_CHECK": kinds}
+        settings |= {"HIPRT_CPU_CHECK_REPORT": str(report), **environment}
+        command = [sys.executable, "-c", code, str(library), *map(str, arguments)]
+        done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
 
     return run
 

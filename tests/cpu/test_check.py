@@ -1,9 +1,6 @@
 """HIPRT_CPU_CHECK: planted defects are found, and correct kernels are left alone."""
 
 import json
-import os
-import subprocess
-import sys
 from collections import defaultdict
 
 import pytest
@@ -34,23 +31,6 @@ for name, grid, block in launches:
     for p in (x, y, c):
         hip.hipFree(p)
 """
-
-
-@pytest.fixture
-def check(library, root, tmp_path):
-    """Run a program with checks on; return its findings."""
-
-    def run(code, *arguments, kinds="all", **environment):
-        report = tmp_path / "report.jsonl"
-        report.unlink(missing_ok=True)
-        settings = {"PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}", "HIPRT_CPU_CHECK": kinds}
-        settings |= {"HIPRT_CPU_CHECK_REPORT": str(report), **environment}
-        command = [sys.executable, "-c", code, str(library), *map(str, arguments)]
-        done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=240)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
-
-    return run
 
 
 @pytest.fixture

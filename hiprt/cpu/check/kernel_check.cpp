@@ -3,15 +3,19 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "check/checks.h"
+#include "check/cores.h"
 #include "check/epochs.h"
 #include "check/line_table.h"
 #include "check/report.h"
@@ -34,7 +38,7 @@ struct Launch {
   bool is_kernel;
   uintptr_t code;  // where its module begins
   RunningTask task;
-  EpochLog epochs{0};
+  EpochLog epochs{0, false};
 };
 
 struct Module {
@@ -43,17 +47,36 @@ struct Module {
   LineTable lines;
 };
 
-struct State {
-  std::deque<Launch> launches;
-  std::deque<Module> modules;
-  uint32_t next_epoch = 1;
-  size_t owners = 0, next_to_forget = 0;  // of the launches before the last one
-  CheckedKernel kernel;
+// A read of a byte that was not written as far as the core knows that executes it.
+struct Unwritten {
+  uintptr_t address;
+  size_t size;  // of the access
+  uint64_t access;
+};
+
+// What a core knows of the blocks that it executes.
+struct Core {
+  uint64_t work = 0;  // the last one that it had a part in
+  const unsigned char *shared = nullptr;  // the memory of the running block
   ThreadOrder threads;
   std::vector<std::pair<size_t, size_t>> usable_shared;  // offsets and sizes of what of the shared memory may be touched
   // The launch that was asked about last, as a range of epochs, and whether it comes before the one that runs.
   uint32_t asked_first = 0, asked_end = 0;
   bool asked_is_before = false;
+  std::vector<Unwritten> unwritten;
+};
+
+// What all cores know. It changes between kernels, but for the last members.
+struct State {
+  std::deque<Launch> launches;
+  std::deque<Module> modules;
+  uint64_t works = 0;
+  uint32_t next_epoch = 1, before = 0;
+  size_t owners = 0, next_to_forget = 0;  // of the launches before the last one
+  CheckedKernel kernel;
+  PerCore<Core> cores;
+  std::atomic<bool> blocks_talk{false};
+  std::mutex lock;
   std::set<std::pair<uint64_t, uint64_t>> told;  // races by the places of both accesses
 };
 
@@ -61,6 +84,8 @@ State &state() {
   static State &all = *new State;
   return all;
 }
+
+Core &core() { return state().cores.own(); }
 
 // An access to bytes of a word: a part of a cell and, for reports, the full place in the code.
 uint64_t access_of(uint32_t self, unsigned bytes, bool is_atomic, uintptr_t pc) {
@@ -120,27 +145,27 @@ Involved involved(uint64_t access, const std::string &what) {
 }
 
 // Returns the access of a thread of the block that runs.
-uint64_t access_by(unsigned thread, uintptr_t pc) { return access_of(state().threads.self(thread), 15, false, pc); }
+uint64_t access_by(unsigned thread, uintptr_t pc) { return access_of(core().threads.self(thread), 15, false, pc); }
 
 bool launch_is_before(uint32_t epoch) {
-  State &all = state();
-  if (epoch >= all.asked_first && epoch < all.asked_end) return all.asked_is_before;
+  Core &own = core();
+  if (epoch >= own.asked_first && epoch < own.asked_end) return own.asked_is_before;
   const Launch *launch = launch_of(epoch);
   if (!launch) return true;
-  all.asked_first = launch->epochs.first();
-  all.asked_end = launch->epochs.end();
-  return all.asked_is_before = is_before(launch->task, all.launches.back().task);
+  own.asked_first = launch->epochs.first();
+  own.asked_end = launch->epochs.end();
+  return own.asked_is_before = is_before(launch->task, state().launches.back().task);
 }
 
 bool is_ordered(uint64_t before) {
   const __hiprt_check &now = check_context();
   const uint32_t other = who(before);
   if (other < now.before || other - now.block < now.ordered || other == now.self) return true;
-  const EpochLog &running = state().launches.back().epochs;
-  const EpochLog::Owner *owner = running.owner(other / kLanes);
+  const ThreadOrder &threads = core().threads;
+  const EpochLog::Owner *owner = threads.owner(other / kLanes);
   if (!owner) return launch_is_before(other / kLanes);
   const unsigned thread = owner->warp * kLanes + other % kLanes;
-  return state().threads.is_before(owner->block, thread, other / kLanes, now.thread);
+  return threads.is_before(owner->block, thread, other / kLanes, now.thread);
 }
 
 std::string count_of(size_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte is " : " bytes are "); }
@@ -151,7 +176,8 @@ std::string what_of(size_t size, unsigned kind) {
 }
 
 bool is_shared(uintptr_t address) {
-  return address - reinterpret_cast<uintptr_t>(state().kernel.shared) < kSharedRoom && state().kernel.shared;
+  const unsigned char *shared = core().shared;
+  return shared && address - reinterpret_cast<uintptr_t>(shared) < kSharedRoom;
 }
 
 std::string shared_at(size_t offset) {
@@ -170,7 +196,7 @@ std::string shared_at(size_t offset) {
 }
 
 std::string buffer_of(uintptr_t address) {
-  if (is_shared(address)) return shared_at(address - reinterpret_cast<uintptr_t>(state().kernel.shared));
+  if (is_shared(address)) return shared_at(address - reinterpret_cast<uintptr_t>(core().shared));
   char text[256];
   const MemoryAt memory = memory_at(address);
   if (!memory.found) {
@@ -195,17 +221,24 @@ void tell(CheckKind kind, const std::string &text, uintptr_t address, std::vecto
 }
 
 void tell_race(uint64_t later, uint64_t before, bool later_writes, bool before_wrote, uintptr_t word) {
+  const EpochLog &running = state().launches.back().epochs;
+  const EpochLog::Owner *own = running.owner(who(later) / kLanes), *other = running.owner(who(before) / kLanes);
+  const bool are_of_a_block = own && other && own->block == other->block;
+  // What blocks tell each other while they run side by side may order them, which no core knows.
+  if (state().kernel.is_shared && other && !are_of_a_block && state().blocks_talk) return;
   const auto place = [](uint64_t access) {
     const Launch *launch = launch_of(who(access) / kLanes);
     return launch ? launch->code + (access >> 32 & ((uint64_t{1} << kPlaceBits) - 1)) : 0;
   };
   const bool are_kernels = state().launches.back().is_kernel && place(before);
-  if (are_kernels && !state().told.insert({place(later), place(before)}).second) return;
+  if (are_kernels) {
+    const std::lock_guard<std::mutex> hold(state().lock);
+    if (!state().told.insert({place(later), place(before)}).second) return;
+  }
   const auto bytes = [](uint64_t access) { return static_cast<size_t>(__builtin_popcount(bytes_of(access))); };
   const auto kind = [](uint64_t access, bool writes) { return (writes ? kWrites : kReads) | (access & kAtomicBit ? kAtomic : 0u); };
   const unsigned common = bytes_of(later) & bytes_of(before);
-  const EpochLog::Owner *owner = state().launches.back().epochs.owner(who(before) / kLanes);
-  const std::string which = owner && owner->block == state().threads.block() ? "two threads of a block" : "two threads";
+  const std::string which = are_of_a_block ? "two threads of a block" : "two threads";
   tell(CheckKind::Race, which + " touch the same memory and nothing orders them", word + unsigned(__builtin_ctz(common)),
        {involved(later, what_of(bytes(later), kind(later, later_writes))),
         involved(before, what_of(bytes(before), kind(before, before_wrote)))});
@@ -271,8 +304,14 @@ void tell_unusable(uintptr_t address, size_t size, unsigned kind, uint64_t acces
   tell(CheckKind::Memory, text, address, {involved(access, what_of(size, kind))});
 }
 
+// Tells of a read of a byte that was never written.
+void tell_unwritten(const Unwritten &read) {
+  const char *text = is_shared(read.address) ? "shared memory that the block never wrote is read" : "memory that was never written is read";
+  tell(CheckKind::Init, text, read.address, {involved(read.access, what_of(read.size, kReads))});
+}
+
 // Gives the next work its epochs, and notes what comes before it.
-Launch *add_launch(Launch launch) {
+void add_launch(Launch launch) {
   State &all = state();
   if (!all.launches.empty()) {
     const EpochLog &last = all.launches.back().epochs;
@@ -294,31 +333,40 @@ Launch *add_launch(Launch launch) {
     all.owners -= old.size();
     old.forget_owners();
   }
-  launch.epochs = EpochLog(all.next_epoch);
+  launch.epochs = EpochLog(all.next_epoch, all.kernel.is_shared);
   launch.task = running_task();
   all.launches.push_back(std::move(launch));
-  all.asked_first = all.asked_end = 0;
+  ++all.works;
   const Launch &running = all.launches.back();
   const auto first = std::find_if(all.launches.begin(), all.launches.end() - 1,
                                   [&](const Launch &l) { return !is_before(l.task, running.task); });
-  check_context().before = first->epochs.first() * kLanes;
-  check_context().code = running.code;
-  all.threads.begin_kernel(&all.launches.back().epochs);
-  return &all.launches.back();
+  all.before = first->epochs.first() * kLanes;
+}
+
+// Makes this core know what runs.
+void begin_work() {
+  State &all = state();
+  Core &own = core();
+  own.work = all.works;
+  own.asked_first = own.asked_end = 0;
+  own.threads.begin_kernel(&all.launches.back().epochs, this_core);
+  __hiprt_check &now = check_context();
+  now.before = all.before;
+  now.code = all.launches.back().code;
 }
 
 // Says who runs now.
 void resume(unsigned thread) {
   __hiprt_check &now = check_context();
   now.thread = thread;
-  now.self = state().threads.self(thread);
+  now.self = core().threads.self(thread);
 }
 
 void begin_block_of(uint32_t block, unsigned threads) {
-  State &all = state();
-  all.threads.begin_block(block, threads);
+  ThreadOrder &order = core().threads;
+  order.begin_block(block, threads);
   __hiprt_check &now = check_context();
-  now.first = now.block = all.threads.phase() * kLanes;
+  now.first = now.block = order.phase() * kLanes;
   now.ordered = 0;
   resume(0);
 }
@@ -340,11 +388,80 @@ void begin_shared(uintptr_t base, const CheckedKernel &kernel) {
   std::vector<std::pair<size_t, size_t>> usable;
   for (const SharedPiece &piece : *kernel.pieces) usable.emplace_back(piece.offset, piece.size);
   usable.emplace_back(HIPRT_CPU_SHARED, kernel.dynamic_shared);
-  if (state().usable_shared != usable) {
-    for (const auto &[offset, size] : state().usable_shared) set_shared(base + offset, size, false);
-    state().usable_shared = usable;
+  if (core().usable_shared != usable) {
+    for (const auto &[offset, size] : core().usable_shared) set_shared(base + offset, size, false);
+    core().usable_shared = usable;
   }
   for (const auto &[offset, size] : usable) set_shared(base + offset, size, true);
+}
+
+// Holds what a core did to a word against what others did, and notes it. What it did before this kernel is not among it.
+void join_word(Cell *cell, Cell *second, const Cell &other, const Cell &other_second, uintptr_t address) {
+  const uint32_t first = state().launches.back().epochs.first();
+  const auto conflicts = [&](uint64_t later, uint64_t before) {
+    return who(later) && who(before) && bytes_of(later) & bytes_of(before) && !(later & before & kAtomicBit) &&
+           (who(before) / kLanes >= first || !launch_is_before(who(before) / kLanes));
+  };
+  const uint64_t writes[] = {cell->write & ~kStates, second->write};
+  const uint64_t reads[] = {cell->read & ~kStates, cell->read & kReadersBit ? second->read : 0};
+  const uint64_t other_writes[] = {other.write & ~kStates, other_second.write};
+  const uint64_t other_reads[] = {other.read & ~kStates, other.read & kReadersBit ? other_second.read : 0};
+  for (const uint64_t later : other_writes) {
+    for (const uint64_t before : writes) {
+      if (conflicts(later, before)) tell_race(later, before, true, true, address);
+    }
+    for (const uint64_t before : reads) {
+      if (conflicts(later, before)) tell_race(later, before, true, false, address);
+    }
+  }
+  for (const uint64_t later : other_reads) {
+    for (const uint64_t before : writes) {
+      if (conflicts(later, before)) tell_race(later, before, false, true, address);
+    }
+  }
+  cell->write |= other.write & kStates;
+  for (const uint64_t access : other_writes) {
+    if (who(access)) note_write(cell, second, access);
+  }
+  for (const uint64_t access : other_reads) {
+    if (who(access)) note_read(cell, second, access);
+  }
+}
+
+void join_page(uintptr_t address, Page *page, Page *other) {
+  if (other->is_alike() && !who(other->whole[0].write) && !who(other->whole[0].read)) return;
+  give_cells(page);
+  give_cells(other);
+  for (size_t w = 0; w < Page::kWords; ++w) {
+    join_word(&page->cells[w], &page->cells[w + Page::kWords], other->cells[w], other->cells[w + Page::kWords], address + 4 * w);
+  }
+}
+
+// Tells of the reads that cores found to be of what was never written, those of the first block first. Those of what another core
+// wrote are races.
+void tell_unwritten_reads() {
+  const EpochLog &running = state().launches.back().epochs;
+  PerCore<Core> &cores = state().cores;
+  std::vector<Unwritten> reads;
+  for (size_t number = 0; number < cores.count(); ++number) {
+    if (Core *of = cores.of(number)) {
+      reads.insert(reads.end(), of->unwritten.begin(), of->unwritten.end());
+      of->unwritten.clear();
+    }
+  }
+  const auto place = [&](uint64_t access) {
+    const EpochLog::Owner *owner = running.owner(who(access) / kLanes);
+    return std::make_tuple(owner->block, owner->warp, who(access) % kLanes);
+  };
+  std::stable_sort(reads.begin(), reads.end(), [&](const Unwritten &a, const Unwritten &b) { return place(a.access) < place(b.access); });
+  const auto is_of_another_core = [&](uint64_t write, const Unwritten &read) {
+    if (who(write) / kLanes < running.first() || !(bytes_of(write) >> read.address % 4 & 1)) return false;
+    return running.run_of(who(write) / kLanes)->core != running.run_of(who(read.access) / kLanes)->core;
+  };
+  for (const Unwritten &read : reads) {
+    const Cell *cell = shadow_cell(read.address);
+    if (!is_of_another_core(cell->write, read) && !is_of_another_core(cell[Page::kWords].write, read)) tell_unwritten(read);
+  }
 }
 
 }  // namespace
@@ -352,7 +469,9 @@ void begin_shared(uintptr_t base, const CheckedKernel &kernel) {
 void begin_kernel(const CheckedKernel &kernel) {
   check_lock().lock();
   note_checked();
+  before_shadow_changes(end_streaks);
   state().kernel = kernel;
+  state().blocks_talk = false;
   Launch launch{};
   launch.name = kernel.name;
   std::copy(kernel.grid, kernel.grid + 3, launch.grid);
@@ -360,7 +479,23 @@ void begin_kernel(const CheckedKernel &kernel) {
   launch.is_kernel = true;
   launch.code = kernel.code;
   add_launch(std::move(launch));
+  if (kernel.is_shared) share_shadow();
+}
+
+void enter_core(unsigned number) {
+  this_core = number;
+  core_context = &check_context();
+  if (core().work == state().works) return;
+  begin_work();
   forget_streaks();
+  if (state().kernel.is_shared) forget_recent_pages();
+}
+
+void leave_core() {
+  end_row();
+  core().shared = nullptr;
+  core_context = nullptr;
+  this_core = 0;
 }
 
 void begin_checked_block(const unsigned (&index)[3], const unsigned char *shared) {
@@ -369,31 +504,38 @@ void begin_checked_block(const unsigned (&index)[3], const unsigned char *shared
 }
 
 void enter_checked_block(const unsigned (&index)[3], const unsigned char *shared) {
-  CheckedKernel &kernel = state().kernel;
-  kernel.shared = shared;
+  const CheckedKernel &kernel = state().kernel;
+  core().shared = shared;
   begin_block_of(index[0] + kernel.grid[0] * (index[1] + kernel.grid[1] * index[2]),
                  kernel.block[0] * kernel.block[1] * kernel.block[2]);
 }
 
-void leave_checked_block() { state().threads.reach_grid(); }
+void leave_checked_block() { core().threads.reach_grid(); }
 
-void pass_checked_grid() { state().threads.pass_grid(); }
+void pass_checked_grid() { core().threads.pass_grid(); }
 
-void end_kernel() {
-  end_row();
-  state().kernel.shared = nullptr;
+bool end_kernel() {
+  State &all = state();
+  if (all.kernel.is_shared) {
+    unshare_shadow(join_page);
+    tell_unwritten_reads();
+  }
+  const bool talk = all.blocks_talk;
   check_lock().unlock();
+  return talk;
 }
 
 void resume_thread(unsigned thread) { resume(thread); }
 
 void check_access(uintptr_t address, size_t size, unsigned kind, uintptr_t pc) {
   State &all = state();
+  Core &own = core();
   if (size == 0 || address - reinterpret_cast<uintptr_t>(all.kernel.arguments) < all.kernel.arguments_size) return;
   end_streaks_at(address, size);
   __hiprt_check &now = check_context();
   if (kind & kAtomic && checks(CheckKind::Race)) {
-    all.threads.atomic(now.thread, address, kind & kWrites, kind & kReads, kind & kReleases);
+    if (kind & kReleases && !is_shared(address)) all.blocks_talk = true;
+    own.threads.atomic(now.thread, address, kind & kWrites, kind & kReads, kind & kReleases);
     resume(now.thread);
   }
   bool told = false;
@@ -407,9 +549,9 @@ void check_access(uintptr_t address, size_t size, unsigned kind, uintptr_t pc) {
     }
     if (const unsigned missing = kind & kReads ? bytes & ~written(*cell) : 0) {
       if (!told && checks(CheckKind::Init)) {
-        const uintptr_t at = word + unsigned(__builtin_ctz(missing));
-        tell(CheckKind::Init, is_shared(address) ? "shared memory that the block never wrote is read" : "memory that was never written is read",
-             at, {involved(access, what_of(size, kReads))});
+        const Unwritten read{word + unsigned(__builtin_ctz(missing)), size, access};
+        if (all.kernel.is_shared && !is_shared(address)) own.unwritten.push_back(read);
+        else tell_unwritten(read);
       }
       told = true;
     }
@@ -420,7 +562,8 @@ void check_access(uintptr_t address, size_t size, unsigned kind, uintptr_t pc) {
 
 void check_fence(bool of_device) {
   const unsigned thread = check_context().thread;
-  state().threads.fence(thread, of_device);
+  if (of_device) state().blocks_talk = true;
+  core().threads.fence(thread, of_device);
   resume(thread);
 }
 
@@ -446,13 +589,14 @@ void check_barrier(const std::vector<uintptr_t> &places) {
 }
 
 void order_block() {
-  ThreadOrder &threads = state().threads;
+  ThreadOrder &threads = core().threads;
   threads.barrier();
   __hiprt_check &now = check_context();
+  now.block = std::max(now.block, threads.run() * kLanes);  // between runs lie epochs of other cores
   now.ordered = threads.phase() * kLanes - now.block;
 }
 
-void order_lanes(unsigned first, uint32_t lanes) { state().threads.lanes(first, lanes); }
+void order_lanes(unsigned first, uint32_t lanes) { core().threads.lanes(first, lanes); }
 
 void report_inactive_lane(unsigned thread, unsigned source, bool has_exited, uintptr_t pc) {
   if (!checks(CheckKind::Barrier)) return;
@@ -468,8 +612,11 @@ void begin_transfer(const char *name) {
   std::fill(launch.grid, launch.grid + 3, 1u);
   std::fill(launch.block, launch.block + 3, 1u);
   add_launch(std::move(launch));
+  begin_work();
   begin_block_of(0, 1);
 }
+
+void note_own_memory() { state().blocks_talk = true; }
 
 namespace {
 

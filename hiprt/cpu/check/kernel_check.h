@@ -1,5 +1,6 @@
-// The checks of running kernels: each access is held against the shadow of memory and the order of threads. Blocks run one
-// after the other while anything is checked, so that one lock is enough.
+// The checks of running kernels: each access is held against the shadow of memory and the order of threads. Cores may execute
+// blocks side by side that tell each other nothing: each looks at its own, and what they did is held against each other when
+// the kernel ends.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +21,33 @@ struct CheckedKernel {
   unsigned grid[3], block[3];
   const unsigned char *arguments;
   size_t arguments_size;
-  uintptr_t code;               // where its module begins
-  const unsigned char *shared;  // the memory of the running block: static variables, and dynamic ones behind them
-  const std::vector<SharedPiece> *pieces;  // static variables
+  uintptr_t code;                          // where its module begins
+  const std::vector<SharedPiece> *pieces;  // static variables in shared memory
   size_t dynamic_shared;
+  bool is_shared;  // by cores that execute its blocks side by side
 };
 void begin_kernel(const CheckedKernel &kernel);
+// A core begins to execute blocks of the kernel, and stops.
+void enter_core(unsigned core);
+void leave_core();
+// `shared` is the memory of the block: static variables, and dynamic ones behind them.
 void begin_checked_block(const unsigned (&index)[3], const unsigned char *shared);
 // The blocks of a cooperative launch all begin first. One is left when its threads have ended or are at the grid's barrier,
 // another is entered, and once all have come they pass.
 void leave_checked_block();
 void enter_checked_block(const unsigned (&index)[3], const unsigned char *shared);
 void pass_checked_grid();
-void end_kernel();
+// Returns whether blocks may have told each other something: by a fence of the device, an atomic operation that releases, or
+// memory that they took or freed.
+bool end_kernel();
 
 // Says which thread of the block goes on.
 void resume_thread(unsigned thread);
 // An access of the running thread, or its fence.
 void check_access(uintptr_t address, size_t size, unsigned kind, uintptr_t pc);
 void check_fence(bool of_device);
+// The running thread takes or frees memory, which others may get.
+void note_own_memory();
 
 // Something waits at a barrier or exits without it; `places` are where, 0 for threads that have exited.
 void check_barrier(const std::vector<uintptr_t> &places);

@@ -7,18 +7,33 @@
 #include <unordered_map>
 
 #include "check/checks.h"
+#include "check/cores.h"
 
 namespace cpu {
+
+__thread unsigned this_core = 0;
+__thread __hiprt_check *core_context = nullptr;
+
 namespace {
 
 constexpr __hiprt_check_page kNoPage = {~0ul, nullptr};
 
 using Pages = std::unordered_map<uintptr_t, Page>;
 
-Pages &pages() {
-  static Pages &shadow = *new Pages;
-  return shadow;
+struct Shadow {
+  Pages pages;  // by number
+  PerCore<Pages> others;  // what cores got beside
+  std::mutex lock;  // of the pages, while cores share them
+  bool is_shared = false;
+  uint64_t kernel = 0;
+};
+
+Shadow &shadow() {
+  static Shadow &all = *new Shadow;
+  return all;
 }
+
+Pages &pages() { return shadow().pages; }
 
 // Returns the cell of a word of which only the bytes' states are known.
 Cell untouched(const ByteState *states) {
@@ -34,6 +49,11 @@ Cell untouched(const ByteState *states) {
 bool are_alike(const ByteState *states) {
   return std::all_of(states, states + Page::kSize, [&](ByteState s) { return s == states[0]; });
 }
+
+struct Context {
+  Context() { std::fill(std::begin(context.recent), std::end(context.recent), kNoPage); }
+  __hiprt_check context{};
+};
 
 __hiprt_check_page &recent_of(uintptr_t number) { return check_context().recent[number % __hiprt_check_recent]; }
 
@@ -73,9 +93,63 @@ std::optional<unsigned> words_each(const Cell *cells, unsigned long long Cell::*
   return is_one ? 0 : 1u << shift;
 }
 
+unsigned char state_of(const Cell &cell) { return static_cast<unsigned char>(cell.write >> kWrittenShift); }
+
+// Gives a page to this core, and keeps the states of its words for others.
+void take_page(Page *page) {
+  page->shared_kernel = shadow().kernel;
+  page->owner = this_core;
+  page->states.reset();
+  const Cell *cells = page->cells.get();
+  const size_t step = page->rows ? Row::kWords : 1, words = page->is_alike() ? 1 : Page::kWords;
+  const auto state = [&](size_t word) {
+    return state_of(cells ? cells[word] : page->rows ? page->rows[word / Row::kWords].first : page->whole[0]);
+  };
+  page->state = state(0);
+  size_t same = step;
+  while (same < words && state(same) == page->state) same += step;
+  if (same >= words) return;
+  page->states.reset(new unsigned char[Page::kWords]);
+  for (size_t word = 0; word < Page::kWords; ++word) page->states[word] = state(word);
+}
+
+// Makes a page of a core's own beside another's.
+void copy_states(const Page &from, Page *page) {
+  page->whole[0].write = uint64_t{from.state} << kWrittenShift;
+  if (!from.states) return;
+  give_cells(page);
+  for (size_t word = 0; word < Page::kWords; ++word) page->cells[word].write = uint64_t{from.states[word]} << kWrittenShift;
+}
+
+Page *shared_page(uintptr_t number) {
+  Shadow &all = shadow();
+  Page *page = nullptr;
+  {
+    const std::lock_guard<std::mutex> hold(all.lock);
+    const auto [found, is_new] = all.pages.try_emplace(number);
+    page = &found->second;
+    if (is_new) read_states(number, page, 0, Page::kSize);
+    if (page->shared_kernel != all.kernel) take_page(page);
+    if (page->owner == this_core) return page;
+  }
+  const auto [found, is_new] = all.others.own().try_emplace(number);
+  if (is_new) copy_states(*page, &found->second);
+  return &found->second;
+}
+
 void (*before_changes)();
 
+// A kernel that takes or frees memory while others of its blocks run: this core's pages change.
+void own_pages_changed(uintptr_t base, size_t size) {
+  if (before_changes) before_changes();
+  for (uintptr_t number = base / Page::kSize; number <= (base + size - 1) / Page::kSize; ++number) {
+    const uintptr_t page = number * Page::kSize;
+    read_states(number, shared_page(number), std::max(base, page) - page, std::min(base + size, page + Page::kSize) - page);
+  }
+}
+
 void shadow_changed(uintptr_t base, size_t size) {
+  if (core_context && shadow().is_shared) return own_pages_changed(base, size);
   const std::lock_guard<std::recursive_mutex> hold(check_lock());
   if (before_changes) before_changes();
   const uintptr_t first = base / Page::kSize, last = (base + size - 1) / Page::kSize;
@@ -110,16 +184,35 @@ std::recursive_mutex &check_lock() {
 }
 
 __hiprt_check &check_context() {
-  static __hiprt_check &context = []() -> __hiprt_check & {
-    static __hiprt_check made{};
-    std::fill(std::begin(made.recent), std::end(made.recent), kNoPage);
-    return made;
-  }();
-  return context;
+  static auto &all = *new PerCore<Context>;
+  return core_context ? *core_context : all.own().context;
+}
+
+void share_shadow() {
+  shadow().is_shared = true;
+  ++shadow().kernel;
+}
+
+void unshare_shadow(void (*join)(uintptr_t address, Page *page, Page *other)) {
+  Shadow &all = shadow();
+  all.is_shared = false;
+  forget_recent_pages();
+  for (size_t core = 0; core < all.others.count(); ++core) {
+    Pages *others = all.others.of(core);
+    if (!others) continue;
+    for (auto &[number, other] : *others) join(number * Page::kSize, &all.pages[number], &other);
+    others->clear();
+  }
+}
+
+void forget_recent_pages() {
+  __hiprt_check &context = check_context();
+  std::fill(std::begin(context.recent), std::end(context.recent), kNoPage);
 }
 
 Page *shadow_page(uintptr_t address) {
   const uintptr_t number = address / Page::kSize;
+  if (shadow().is_shared) return shared_page(number);
   const auto [found, is_new] = pages().try_emplace(number);
   if (is_new) read_states(number, &found->second, 0, Page::kSize);
   return &found->second;

@@ -38,7 +38,8 @@ struct Row {
   }
 };
 
-// It has cells, or rows while they say it all, or neither.
+// It has cells, or rows while they say it all, or neither. While cores execute blocks side by side, a page is the core's that comes
+// to it first; each other core gets a page of its own, which knows only the bytes' states as they were before.
 struct Page {
   static constexpr size_t kSize = __hiprt_check_page_size;
   static constexpr size_t kWords = __hiprt_check_words;
@@ -46,13 +47,25 @@ struct Page {
   Cell whole[2] = {};  // the first and second cell of all words, while they are alike
   std::unique_ptr<Row[]> rows;
   std::unique_ptr<Cell[]> cells;
+  uint64_t shared_kernel = 0;  // whose core `owner` came first
+  unsigned owner = 0;
+  std::unique_ptr<unsigned char[]> states;  // of the words then; null: all were `state`
+  unsigned char state = 0;
   bool is_alike() const { return !cells && !rows; }
 };
 
-// Held for the whole of a kernel, a copy or a fill, and while the shadow changes.
+// Held for the whole of a kernel, a copy or a fill, and while the shadow changes. Cores that execute blocks of a kernel use what
+// its thread holds the lock for.
 std::recursive_mutex &check_lock();
 // Names what is called before the states of words change: accesses that are not noted yet are noted then.
 void before_shadow_changes(void (*call)());
+
+// Begins a kernel whose blocks run side by side, and ends it when no core executes any: calls join(address, page, other) for each
+// page that a core got beside the one that came first.
+void share_shadow();
+void unshare_shadow(void (*join)(uintptr_t address, Page *page, Page *other));
+// Makes a core begin such a kernel with no page.
+void forget_recent_pages();
 
 // What running kernels look at. It, and what follows, is used with the lock held.
 __hiprt_check &check_context();

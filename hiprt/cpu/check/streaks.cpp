@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "check/cores.h"
 #include "check/shadow.h"
 
 namespace cpu {
@@ -37,8 +38,8 @@ struct State {
 };
 
 State &state() {
-  static State &all = *new State;
-  return all;
+  static PerCore<State> &all = *new PerCore<State>;
+  return all.own();
 }
 
 void end_streak(size_t index) {
@@ -59,7 +60,6 @@ void end_streak(size_t index) {
 
 void forget_streaks() {
   State &all = state();
-  before_shadow_changes(end_streaks);
   end_streaks();
   std::fill(std::begin(all.places), std::end(all.places), Place{});
   all.credit = kAccesses;

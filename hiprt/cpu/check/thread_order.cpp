@@ -4,8 +4,10 @@
 
 namespace cpu {
 
-void ThreadOrder::begin_kernel(EpochLog *log) {
+void ThreadOrder::begin_kernel(EpochLog *log, unsigned core) {
   log_ = log;
+  core_ = core;
+  runs_.clear();
   variables_.clear();
   grid_ = {};
   passed_ = 0;
@@ -31,10 +33,28 @@ void ThreadOrder::reach_grid() {
 
 void ThreadOrder::pass_grid() { passed_ = static_cast<uint32_t>(grid_.releases.size()); }
 
+const EpochLog::Owner *ThreadOrder::owner(uint32_t epoch) const {
+  const auto after = std::upper_bound(runs_.begin(), runs_.end(), epoch, [](uint32_t e, const EpochLog::Run *run) { return e < run->first; });
+  if (after == runs_.begin()) return nullptr;
+  const EpochLog::Run &run = **(after - 1);
+  return epoch < run.end() ? &run.owners[epoch - run.first] : nullptr;
+}
+
+void ThreadOrder::make_room(size_t epochs) {
+  if (runs_.empty() || !runs_.back()->has_room(epochs)) runs_.push_back(log_->begin_run(core_));
+}
+
+uint32_t ThreadOrder::next_time(unsigned warp) {
+  make_room(1);
+  return runs_.back()->add(block_, warp);
+}
+
+// The epochs of a phase follow each other.
 void ThreadOrder::begin_phase() {
-  phase_ = log_->end();
+  make_room((threads_ + kLanes - 1) / kLanes);
+  phase_ = runs_.back()->end();
   for (unsigned first = 0; first < threads_; first += kLanes) {
-    const uint32_t time = log_->add(block_, first / kLanes);
+    const uint32_t time = next_time(first / kLanes);
     std::fill(time_ + first, time_ + std::min(first + kLanes, threads_), time);
     warp_[first / kLanes] = 0;
     has_lanes_[first / kLanes] = false;
@@ -62,7 +82,7 @@ void ThreadOrder::lanes(unsigned first, uint32_t set) {
   const unsigned warp = first / kLanes, count = std::min(threads_ - first, kLanes);
   const bool is_whole = set == ~uint32_t{0} >> (kLanes - count);
   if (is_whole) {
-    warp_[warp] = log_->end() - 1;
+    warp_[warp] = runs_.back()->end() - 1;
     has_lanes_[warp] = false;
   } else {
     if (!has_lanes_[warp]) {
@@ -79,7 +99,7 @@ void ThreadOrder::lanes(unsigned first, uint32_t set) {
       std::copy(joined, joined + kLanes, lane_[first + static_cast<unsigned>(__builtin_ctz(rest))]);
     }
   }
-  const uint32_t time = log_->add(block_, warp);
+  const uint32_t time = next_time(warp);
   std::vector<Known> known;
   for (uint32_t rest = set; rest; rest &= rest - 1) {
     const unsigned thread = first + static_cast<unsigned>(__builtin_ctz(rest));

@@ -33,8 +33,8 @@ struct SyncVariable {
 
 class ThreadOrder {
  public:
-  // The log gets the kernel's epochs.
-  void begin_kernel(EpochLog *log);
+  // The log gets the epochs of the kernel's blocks that this core executes.
+  void begin_kernel(EpochLog *log, unsigned core);
   void begin_block(uint32_t block, unsigned threads);
   void barrier();
   // The block's threads are at the grid's barrier, behind one of their own; all blocks are, and know each other when they
@@ -51,6 +51,10 @@ class ThreadOrder {
   uint32_t block() const { return block_; }
   // All that the block's threads did before this epoch comes before what they do now.
   uint32_t phase() const { return phase_; }
+  // From this epoch on all are this core's.
+  uint32_t run() const { return runs_.back()->first; }
+  // Returns whose an epoch of this core is, or null.
+  const EpochLog::Owner *owner(uint32_t epoch) const;
   // Returns whether what a thread of a block did at a time comes before what a thread of this block does now.
   bool is_before(uint32_t block, unsigned of, uint32_t time, unsigned now) const {
     if (block == block_ && (of == now || time <= known_time(of, now))) return true;
@@ -62,11 +66,15 @@ class ThreadOrder {
   uint32_t known_time(unsigned of, unsigned now) const;
   bool is_known(uint32_t block, unsigned of, uint32_t time, unsigned now) const;
   bool is_in(const Known &known, uint32_t block, unsigned of, uint32_t time, int depth) const;
-  void advance(unsigned thread) { time_[thread] = log_->add(block_, thread / kLanes); }
+  void make_room(size_t epochs);
+  uint32_t next_time(unsigned warp);
+  void advance(unsigned thread) { time_[thread] = next_time(thread / kLanes); }
   void begin_phase();
   static void add(std::vector<Known> *all, const Known &one);
 
   EpochLog *log_ = nullptr;
+  unsigned core_ = 0;
+  std::vector<EpochLog::Run *> runs_;  // this core's
   uint32_t block_ = 0, phase_ = 0;
   unsigned threads_ = 0;
   uint32_t time_[kMostThreads], fenced_[kMostThreads];

@@ -9,6 +9,8 @@
 #include <cstring>
 
 #include "check/checks.h"
+#include "check/cores.h"
+#include "check/kernel_check.h"
 #include "check/shadow.h"
 #include "check/streaks.h"
 #include "engine/runner.h"
@@ -46,10 +48,12 @@ int streak(unsigned long address, unsigned long size, unsigned kind, unsigned lo
 void *allocate(unsigned long size) {
   void *memory = std::malloc(size);
   if (memory) memory_taken(reinterpret_cast<uintptr_t>(memory), size, false);
+  if (is_checking()) note_own_memory();
   return memory;
 }
 
 void release(void *memory) {
+  if (is_checking()) note_own_memory();
   memory_given_back(reinterpret_cast<uintptr_t>(memory));
   std::free(memory);
 }
@@ -74,7 +78,7 @@ __hiprt_host make_table() {
   __hiprt_host table{};
   table.barrier = barrier;
   table.warp = warp;
-  table.check = &check_context();
+  table.check = reinterpret_cast<char *>(&core_context) - static_cast<char *>(__builtin_thread_pointer());
   table.access = access;
   table.fence = fence;
   table.streak = streak;

@@ -34,7 +34,7 @@ void note_time(const KernelCode &code, double block_ns) {
 
 // Tells the checks of a launch, for as long as it lives.
 struct CheckedLaunch {
-  CheckedLaunch(const Launch &launch, uint32_t dynamic_shared) {
+  CheckedLaunch(const Launch &launch, uint32_t dynamic_shared, bool is_shared) : code(launch.code) {
     if (!is_checking()) return;
     const dim3 &grid = launch.grid, &block = launch.block;
     begin_kernel({launch.kernel->name,
@@ -43,15 +43,25 @@ struct CheckedLaunch {
                   launch.arguments,
                   launch.kernel->kernarg_size,
                   launch.kernel->module->code,
-                  nullptr,
                   &launch.kernel->shared_pieces,
-                  dynamic_shared});
+                  dynamic_shared,
+                  is_shared});
   }
   ~CheckedLaunch() {
-    if (is_checking()) end_kernel();
+    if (!is_checking()) return;
+    if (end_kernel()) code->blocks = BlockRelation::Talking;
+    else if (code->blocks == BlockRelation::Unknown) code->blocks = BlockRelation::Apart;
   }
   CheckedLaunch(const CheckedLaunch &) = delete;
+  const KernelCode *code;
 };
+
+// The blocks of a checked kernel run side by side if they told each other nothing when it ran before: what a core knows of
+// the order of threads is that of its own blocks. Of accesses that only a look for races notes, nothing would be held against those
+// of other cores.
+bool may_be_shared(const KernelCode &code) {
+  return !is_checking() || (checks(CheckKind::Race) && code.blocks == BlockRelation::Apart);
+}
 
 }  // namespace
 
@@ -66,9 +76,9 @@ hipError_t run_kernel(const Kernel &kernel, dim3 grid, dim3 block, uint32_t dyna
   Workers &workers = Workers::get();
   const float measured = code.block_ns.load(std::memory_order_relaxed);
   const double block_ns = measured ? measured : guess_ns(code, unsigned(threads)), total = block_ns * double(blocks);
-  // Blocks that are checked run one after the other, each access held against those before it.
-  const unsigned cores = is_cooperative || is_checking() || total < kInlineNs ? 1 : unsigned(std::min<uint64_t>(blocks, workers.cores()));
-  const CheckedLaunch checked(launch, dynamic_shared);
+  const bool is_alone = is_cooperative || !may_be_shared(code) || total < kInlineNs;
+  const unsigned cores = is_alone ? 1 : unsigned(std::min<uint64_t>(blocks, workers.cores()));
+  const CheckedLaunch checked(launch, dynamic_shared, cores > 1);
   const auto begin = Clock::now();
   workers.run(&launch, cores == 1 ? blocks : chunk_of(blocks, block_ns, cores), total > kWakeNs);
   const double spent = double((Clock::now() - begin) / std::chrono::nanoseconds(1));

@@ -16,11 +16,15 @@ struct Param {
   uint32_t size;    // bytes
 };
 
+// Whether the blocks of a checked kernel told each other something when it ran (check/kernel_check.h).
+enum class BlockRelation : uint8_t { Unknown, Apart, Talking };
+
 // The machine code of one kernel.
 struct KernelCode {
   void (*run)(const unsigned char *arguments, unsigned count);
   bool synchronises;  // false: one loop can run its threads one after the other
   mutable std::atomic<float> block_ns{0};  // time of one block on one core, as dispatch.cpp measured it; 0: not yet
+  mutable std::atomic<BlockRelation> blocks{BlockRelation::Unknown};
 };
 
 struct Module;

@@ -84,6 +84,7 @@ Runner *Runner::active() { return active_runner; }
 void Runner::run(Launch *launch, uint64_t begin, uint64_t end) {
   launch_ = launch;
   active_runner = this;
+  if (is_checking()) enter_core(core_);
   fiber_home(&home_);
   begin_ = begin, end_ = end;
   if (!launch->code->synchronises) {
@@ -100,6 +101,7 @@ void Runner::run(Launch *launch, uint64_t begin, uint64_t end) {
     }
     others_.clear();
   }
+  if (is_checking()) leave_core();
   active_runner = nullptr;
 }
 

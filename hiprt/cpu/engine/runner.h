@@ -94,6 +94,9 @@ struct Block {
 
 class Runner {
  public:
+  // `core` is its number among those that execute a launch.
+  explicit Runner(unsigned core) : core_(core) {}
+
   // Executes blocks begin..end of the launch; it stops early if the launch has failed.
   void run(Launch *launch, uint64_t begin, uint64_t end);
   // Makes stacks for more threads of kernels. Returns false if there is no address space left.
@@ -148,6 +151,7 @@ class Runner {
   void go(Strand *from, Fiber *to, bool keep = true);
   std::string deadlock_text() const;
 
+  const unsigned core_;
   Launch *launch_ = nullptr;
   uint64_t begin_ = 0, end_ = 0;
   Block block_;

@@ -42,7 +42,7 @@ Workers &Workers::get() {
 }
 
 Workers::Workers() {
-  for (unsigned i = 0; i < flags().threads; ++i) runners_.push_back(std::make_unique<Runner>());
+  for (unsigned i = 0; i < flags().threads; ++i) runners_.push_back(std::make_unique<Runner>(i));
   // Signals belong to the application's own threads. guard_thread() unblocks those that faults of kernels raise.
   sigset_t all, before;
   sigfillset(&all);

@@ -2,7 +2,7 @@
 // includes nothing.
 #pragma once
 
-#define HIPRT_CPU_ABI 6
+#define HIPRT_CPU_ABI 7
 #define HIPRT_CPU_TEXT ".hiprt_text"  // the section of a program for hipcc that holds its text (runtime/device_text.h)
 
 // Every kernel thread runs on a stack that is aligned to its size. The thread's index record lies in the stack's upper half,
@@ -77,7 +77,7 @@ struct __hiprt_streak {
   unsigned next, end;    // who goes on with it, and who is behind the last one that may
 };
 
-// What kernels that are checked look at before they call the engine. Who does an access is a number: 32 times an epoch
+// What kernels that are checked look at before they call the engine; each core has its own. Who does an access is a number: 32 times an epoch
 // (check/epochs.h), and the lane.
 struct __hiprt_check {
   unsigned self, thread;    // who runs, and its number in the block
@@ -113,7 +113,8 @@ struct __hiprt_host {
   unsigned long long (*warp)(__hiprt_thread *, unsigned key, __hiprt_warp_op op, unsigned long long value, unsigned lane,
                              unsigned mask);
   // For kernels that are checked (cpu_check.h); called before an access of `size` bytes, and at a fence.
-  __hiprt_check *check;
+  // The first is how far from the thread pointer the address of the core's __hiprt_check is.
+  long check;
   void (*access)(const volatile void *, unsigned long size, unsigned kind, const void *pc);
   void (*fence)(int of_device);
   // Called before an access that goes on with no streak, while they are looked for. Returns whether one begins with it.

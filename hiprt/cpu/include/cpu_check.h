@@ -67,7 +67,7 @@ __hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsign
 // Returns whether an access goes on with its place's streak, which notes it later.
 __hiprt_part bool __hiprt_goes_on(const void *at, unsigned long size, const void *caller) {
   const unsigned long p = reinterpret_cast<unsigned long>(at), pc = reinterpret_cast<unsigned long>(caller);
-  __hiprt_check *check = __hiprt_host_table->check;
+  __hiprt_check *check = __hiprt_checked();
   __hiprt_streak *streak = &check->streaks[pc % __hiprt_check_streaks];
   const unsigned self = check->self;
   if (streak->place != pc || streak->origin + size * self != p || streak->next != self || self >= streak->end) return false;
@@ -77,7 +77,7 @@ __hiprt_part bool __hiprt_goes_on(const void *at, unsigned long size, const void
 
 __hiprt_part void __hiprt_touch(const volatile void *at, unsigned long size, unsigned kind, const void *caller) {
   const unsigned long p = reinterpret_cast<unsigned long>(at), pc = reinterpret_cast<unsigned long>(caller);
-  __hiprt_check *check = __hiprt_host_table->check;
+  __hiprt_check *check = __hiprt_checked();
   if (check->row_end && __hiprt_host_table->streak(p, size, kind, pc)) return;
   bool is_plain = p % (size < 4 ? size : 4) == 0 && (size <= 2 || size % 4 == 0);
   if (size <= 4) {

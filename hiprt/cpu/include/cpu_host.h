@@ -16,6 +16,13 @@ extern __device__ const __hiprt_host *__hiprt_host_table;
 __device__ __attribute__((visibility("hidden"))) __hiprt_once const __hiprt_host *__hiprt_host_table = nullptr;
 #endif
 
+#ifdef __clang__
+// Returns what the checks know of the core that this code runs on.
+static __device__ inline __attribute__((always_inline, nodebug, disable_sanitizer_instrumentation)) __hiprt_check *__hiprt_checked() {
+  return *reinterpret_cast<__hiprt_check **>(static_cast<char *>(__builtin_thread_pointer()) + __hiprt_host_table->check);
+}
+#endif
+
 #define __hiprt_own __device__ __attribute__((visibility("hidden"), used)) __hiprt_once
 #ifndef __HIPRT_HIPCC__
 __hiprt_own void *memcpy(void *to, const void *from, size_t n) { return __hiprt_host_table->copy(to, from, n); }

@@ -58,7 +58,7 @@ struct __hiprt_symbol<void (*)(A...), K> {
   }
   static __hiprt_inline __hiprt_unchecked void loop(unsigned count, A... a) {
     __hiprt_thread *const t = __hiprt_self();
-    __hiprt_check *const check = __hiprt_host_table->check;
+    __hiprt_check *const check = __hiprt_checked();
     const unsigned row = t->block_dim[0] * (t->thread[1] + t->block_dim[1] * t->thread[2]);
     threads((__hiprt_quiet_thread *)(unsigned long)t, (__hiprt_quiet_check *)(unsigned long)check, t->thread[0], row,
             check->first + row, count, a...);

@@ -24,8 +24,8 @@
 #ifdef __HIPRT_CHECK__
 #define __hiprt_fence_block() __hiprt_host_table->fence(0)
 #define __hiprt_name_thread(number)                                                             \
-  __hiprt_host_table->check->thread = (number);                                                 \
-  __hiprt_host_table->check->self = __hiprt_host_table->check->first + __hiprt_host_table->check->thread;
+  __hiprt_checked()->thread = (number);                                                         \
+  __hiprt_checked()->self = __hiprt_checked()->first + __hiprt_checked()->thread;
 #else
 #define __hiprt_fence_block() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define __hiprt_name_thread(number)
