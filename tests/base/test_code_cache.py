@@ -279,6 +279,8 @@ def test_a_failed_build_is_not_kept(builds, cache):
         ('#include "mine.h"\n', []),
         ("  #  include MINE\n", []),
         ("%:include <mine.h>\n", ["-Ithere"]),
+        ("int x;\n\t%:  embed <x>\n", []),
+        ("??=include MINE\n", []),
         ("", ["-Ithere"]),
         ("", ["-include", "mine.h"]),
         ("", ["--include-path=there"]),

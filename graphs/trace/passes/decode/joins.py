@@ -80,7 +80,7 @@ def join_of(uses: Uses, wanted: Wanted, told: Joined) -> Match | None:
     order = np.concatenate([starts[part.source.number] + part.columns for _, part in ends])
     total = sum(form["w"].form.shape[-2] for form in forms if form is not None)
     places = None if np.array_equal(order, np.arange(total)) else order
-    if len(np.unique(order)) != len(order):
+    if places is not None and np.bincount(order).max() > 1:  # a column is taken twice
         return None
     matrices: dict[str, Array] = {}
     for name in MATRIX:
