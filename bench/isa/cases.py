@@ -19,6 +19,7 @@ from hiprt.kernels.ops.attention.attention import combine_launch
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
 from hiprt.kernels.ops.attention.prefill_attention import TURNED, plan_of as prefill_plan, tile_rows
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
+from hiprt.kernels.ops.matmul.matmul import TILE_ROWS
 from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.qmv import SHARED, dot_instances
 from hiprt.kernels.ops.quantized_cache.coded_heads import WIDTHS
@@ -526,7 +527,12 @@ def formats(dtype: np.dtype[Any]) -> Iterator[Case]:
 
 
 def tiles(dtype: np.dtype[Any]) -> Iterator[Case]:
-    """Yield products of many rows with codes that cross words."""
+    """Yield products of many rows: plain ones, with b by rows and by columns, and with codes that cross words."""
+    for rows, depth, columns in ((33, 96, 72), (4 * TILE_ROWS[0], 64, 8)):
+        a, b = normal(dtype, rows, depth, seed=71), normal(dtype, columns, depth, seed=72)
+        name, exact = f"{rows} by {columns}, {depth} deep", reference.matmul(a, b.T)
+        yield Case(name, lambda a, b: kernels.matmul(a, b.T), (a, b), exact)
+        yield Case(name, kernels.matmul, (a, np.ascontiguousarray(b.T)), exact)
     for bits in AFFINE_BITS:
         if bits not in BITS:
             yield tiled(dtype, bits)

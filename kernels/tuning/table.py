@@ -55,13 +55,15 @@ class Table:
     turns_attention : bool
         Whether `prefill_attention` of 16-bit numbers keeps queries and scores in registers: its threadgroup memory does
         not depend on its rows then.
+    multiplies_tiles : bool
+        Whether products of matrices that are not quantised go by tiles where they have many rows.
     prefill_rows : tuple of int
         Rows that a threadgroup of `prefill_attention` may take, the most first.
     tile_rows : tuple of int
         Rows of results that a threadgroup may take of a quantised product, the most first; tiles of 32-bit numbers
         have the least.
     untiled_rows : int
-        Rows of results up to which a quantised product does without tiles.
+        Rows of results up to which a product does without tiles.
     vector_rows : int
         Rows of 16-bit numbers up to which a quantised product with what stands around it takes 8 at a time by
         the kernel for few vectors; that reads the matrix each time, where tiles read it once.
@@ -96,6 +98,7 @@ class Table:
     product_rows: int = 4
     simdgroups_each: int = 0
     turns_attention: bool = False
+    multiplies_tiles: bool = True
     prefill_rows: tuple[int, ...] = (64, 32, 16)
     tile_rows: tuple[int, ...] = (128, 64, 32)
     untiled_rows: int = 8

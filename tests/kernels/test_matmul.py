@@ -6,7 +6,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
+from hiprt.kernels.ops.matmul.matmul import tiles_of
 from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.tuning.target import make_target
+from hiprt.provider import CPU, NVIDIA, ROCM
 
 
 def check(close, got, a, b):
@@ -37,6 +40,36 @@ def test_any_strides(branch, normal, close, m, k, n, step):
     a, b = normal((m, k), np.float32, 1)[:, ::step], normal((k, n), np.float32, 2)[::step, ::-1]
     x, y = hiprt.array(normal((m, k), np.float32, 1)), hiprt.array(normal((k, n), np.float32, 2))
     check(close, kernels.matmul(x[:, ::step], y[::step, ::-1]), a, b)
+
+
+TILED = [((9, 64), (64, 72)), ((259, 96), (96, 64)), ((3, 33, 32), (2, 3, 32, 8)), ((2, 17, 160), (160, 136))]
+
+
+@pytest.mark.parametrize(("left", "right"), TILED)
+@pytest.mark.parametrize("turned", [False, True])
+def test_tiles_of_many_rows(branch, dtype, left, right, turned, normal, close):
+    """Rows and columns that fill no tile, stacks, one step and several; b by rows and by columns."""
+    a, b = normal(left, dtype, 1), normal(right, dtype, 2)
+    y = hiprt.array(np.swapaxes(b, -1, -2) if turned else b)
+    if turned:
+        y = y.transpose(*range(b.ndim - 2), b.ndim - 1, b.ndim - 2)
+    check(close, kernels.matmul(hiprt.array(a), y), a, b)
+
+
+def test_which_products_go_by_tiles():
+    """Many rows of 16-bit numbers, whole runs and steps, where the table says so."""
+    half, one = np.dtype(np.float16), (1, 1)
+    on = {name: make_target(name, 20, 32, provider) for name, provider in (("gfx1201", ROCM), ("sm_90", NVIDIA))}
+    loops = make_target("hiprt-cpu", 1, 1, CPU)
+
+    def rows(dtype=half, is_dots=False, columns=8, depth=32, lines=9, target=on["gfx1201"]):
+        launches = tiles_of(dtype, is_dots, columns, depth, lines, lines, one, one, target)
+        return launches and launches[0].template[-1]
+
+    assert [rows(lines=lines) for lines in (0, 8, 9, 255, 256)] == [None, None, 32, 32, 64]
+    assert [rows(depth=depth) for depth in (0, 31, 64)] == [None, None, 32]
+    assert [rows(columns=9), rows(columns=9, is_dots=True), rows(columns=0)] == [None, 32, None]
+    assert [rows(np.dtype(np.float32)), rows(target=on["sm_90"]), rows(target=loops)] == [None] * 3
 
 
 def test_dtypes_are_promoted(normal, close):

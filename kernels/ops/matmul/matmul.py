@@ -29,6 +29,9 @@ __all__ = ["matmul"]
 PARTS = real, imag
 SIMDGROUPS = 4
 STRETCH = 64  # columns of one plain loop on the CPU device
+TILE_ROWS = (64, 32)
+TILE_COLUMNS, TILE_DEPTH, RUN = 64, 32, 8
+PERIODS = dict.fromkeys(("left_divisor", "left_modulus", "right_divisor", "right_modulus"), "uint")
 KERNEL = Kernel(
     "matmul/matmul",
     inputs={"a": "T", "b": "T"},
@@ -40,15 +43,31 @@ KERNEL = Kernel(
         "a_step": "uint",
         "stretch": "uint",
         "lines": "uint",
-        "left_divisor": "uint",
-        "left_modulus": "uint",
-        "right_divisor": "uint",
-        "right_modulus": "uint",
+        **PERIODS,
         "start": "uint",
     },
     template={"T": "dtype", "DOTS": "bool"},
     threads=128,
     instances=each(DOTS=(False, True)),
+)
+
+
+def tile_instances(takes_loops: bool) -> list[dict[str, Any]]:
+    """List the instances of the kernel of tiles: those of 16-bit numbers, on GPUs."""
+    every = each(DOTS=(False, True), ROWS=TILE_ROWS)(takes_loops)
+    return [one for one in every if one["T"].itemsize == 2 and not takes_loops]
+
+
+TILES = Kernel(
+    "matmul/matmul_tiles",
+    inputs={"a": "T", "b": "T"},
+    outputs={"out": "T"},
+    scalars={"columns": "uint", "depth": "uint", "lines": "uint", **PERIODS},
+    template={"T": "dtype", "DOTS": "bool", "ROWS": "int"},
+    headers=("matmul/tiles.h",),
+    threads=128,
+    instances=tile_instances,
+    part_of="matmul",
 )
 
 
@@ -78,7 +97,8 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
 
     Notes
     -----
-    The kernel is meant for few rows, as in decoding: rows share no tiles.
+    Rows share nothing, as suits the few of decoding. More than 8 rows of 16-bit numbers go by tiles on AMD GPUs, by
+    matrix instructions where these have them; then K is a multiple of 32, and `a` and `b` start at one of 16 bytes.
     """
     op = "matmul"
     strided(op, "a", a)
@@ -112,8 +132,13 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
     line = (depth, 1) if left.is_contiguous else (1, lines)
     count = math.prod(full) * lines
     periods = left_period, right_period
-    launches = launches_of(dtype, is_dots, columns, depth, lines, count, line, *periods, target_of(stream))
+    target = target_of(stream)
     left, right = in_rows(left), in_rows(right)
+    launches = None
+    if line[1] == 1 and not (left.address | right.address) % 16:
+        launches = tiles_of(dtype, is_dots, columns, depth, lines, count, *periods, target)
+    if launches is None:
+        launches = launches_of(dtype, is_dots, columns, depth, lines, count, line, *periods, target)
     for launch in launches:
         launch(stream, a=left, b=right, out=out)
     return out
@@ -124,6 +149,30 @@ def complex_product(a: Array, b: Array, stream: Stream, out: Array | None) -> Ar
     parts = {(x, y): matmul(x(a, stream=stream), y(b, stream=stream), stream=stream) for x in PARTS for y in PARTS}
     whole = subtract(parts[real, real], parts[imag, imag], stream=stream)
     return complex(whole, add(parts[real, imag], parts[imag, real], stream=stream), stream=stream, out=out)
+
+
+@Planned
+def tiles_of(
+    dtype: np.dtype[Any],
+    is_dots: bool,
+    columns: int,
+    depth: int,
+    lines: int,
+    count: int,
+    left: tuple[int, int],
+    right: tuple[int, int],
+    target: Target,
+) -> tuple[Launch, ...] | None:
+    """Return the launch of the kernel of tiles for `count` rows of results; None where it does not take them."""
+    is_whole = depth > 0 and depth % TILE_DEPTH == 0 and (is_dots or columns % RUN == 0) and columns > 0
+    rows = next((rows for rows in TILE_ROWS if lines >= 4 * rows), TILE_ROWS[-1])
+    tiles = -(-lines // rows) * (count // lines) if lines else 0
+    is_large = target.table.multiplies_tiles and lines > target.table.untiled_rows and tiles <= ITEMS
+    if target.takes_loops or dtype.itemsize != 2 or not is_whole or not is_large:
+        return None
+    sizes = {"columns": columns, "depth": depth, "lines": lines, **dict(zip(PERIODS, (*left, *right)))}
+    template = {"T": dtype, "DOTS": is_dots, "ROWS": rows}
+    return (Launch(TILES, (-(-columns // TILE_COLUMNS), tiles, 1), (SIMDGROUPS * 32, 1, 1), template, **sizes),)
 
 
 @Planned
@@ -148,7 +197,7 @@ def launches_of(
     threads = (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1)
     sizes = {"columns": columns, "depth": depth, "stretch": STRETCH, "lines": lines}
     sizes |= dict(zip(("a_line", "a_step"), line))
-    sizes |= dict(zip(("left_divisor", "left_modulus"), left)) | dict(zip(("right_divisor", "right_modulus"), right))
+    sizes |= dict(zip(PERIODS, (*left, *right)))
     return tuple(
         Launch(
             KERNEL, (groups, min(ITEMS, count - start), 1), threads, {"T": dtype, "DOTS": is_dots}, start=start, **sizes

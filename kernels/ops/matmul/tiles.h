@@ -45,6 +45,18 @@ inline void wait_for_tiles() {
 #endif
 }
 
+// 16 bytes from memory to four registers, and from there to a tile.
+template <typename T>
+inline void load_run(thread uint* held, const device T* from) {
+  const pack<uint, 4> run = *(const device pack<uint, 4>*)from;
+#pragma unroll
+  for (int i = 0; i < 4; i++) held[i] = run.values[i];
+}
+template <typename T>
+inline void store_run(threadgroup T* to, thread const uint* held) {
+  *(threadgroup pack<uint, 4>*)to = {{held[0], held[1], held[2], held[3]}};
+}
+
 // ROWS rows of WIDTH elements to a tile; those behind `last` are zeros, as is what fills a row up.
 template <typename T, int WIDTH, int ROWS, uint THREADS>
 inline void load_rows(threadgroup T* to, const device T* from, size_t apart, int last, uint index) {
