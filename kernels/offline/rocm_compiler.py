@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +33,8 @@ __all__ = ["Rocm", "RocmCompiler"]
 
 FOLDERS = ("lib", "lib64", "root/usr/lib/*", "root/opt/rocm*/lib")
 PROCESS = Path(__file__).with_name("rocm_process.py")
+JUMP = re.compile(r"(s_c?branch\w*) (-?\d+)")
+JUMP_BYTES = 4
 
 
 class Rocm(NamedTuple):
@@ -128,7 +131,7 @@ class RocmCompiler:
     def assembly(self, function: str, body: bytes, target: str) -> str:
         """Return a function as assembly, in the form in which clang prints one."""
         lines = self.ask({"code": base64.b64encode(body).decode(), "target": target})["lines"]
-        return "\n".join([f"{function}:", *(f"\t{line.strip()}" for line in lines), ".Lfunc_end0:", ""])
+        return "\n".join([f"{function}:", *labelled(lines), ".Lfunc_end0:", ""])
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
         """Send an object to this thread's process, and return the answer."""
@@ -157,6 +160,27 @@ class RocmCompiler:
             process.communicate()
         self.processes.clear()
         self.thread = threading.local()
+
+
+def labelled(lines: Iterable[tuple[int, str]]) -> list[str]:
+    """Return the lines of a disassembly with labels where a jump leads to.
+
+    Parameters
+    ----------
+    lines : iterable of (int, str)
+        Each instruction with the byte at which it begins. A jump has the number of words behind it, in 16 bits with a
+        sign, that it skips.
+    """
+    found, targets = [], set()
+    for at, line in lines:
+        text = line.strip()
+        if jump := JUMP.fullmatch(text):
+            skipped = (int(jump[2]) + (1 << 15)) % (1 << 16) - (1 << 15)
+            target = at + JUMP_BYTES + 4 * skipped
+            targets.add(target)
+            text = f"{jump[1]} .LBB0_{target}"
+        found.append((at, f"\t{text}"))
+    return [each for at, text in found for each in ([f".LBB0_{at}:", text] if at in targets else [text])]
 
 
 def functions_of(code: bytes) -> list[tuple[str, bytes]]:

@@ -4,7 +4,8 @@ This file runs by itself, in a process whose dynamic linker may be another than 
 (`hiprt.kernels.offline.rocm_compiler`), so it imports nothing but the standard library. It is started with the paths
 of libhiprtc and of libamd_comgr. Each line of its input is a JSON object, and each line of its output the answer. A
 program's name, text and options are answered by the status and its name, the compiler's log and the code object in
-base64; the machine code of a function, in base64, and its target by the lines of its disassembly.
+base64; the machine code of a function, in base64, and its target by the lines of its disassembly, each with its
+place.
 """
 
 from __future__ import annotations
@@ -47,34 +48,35 @@ def compile_program(hiprtc: Any, name: str, text: str, options: list[str]) -> tu
     return status, code, log.rstrip(b"\0").decode(errors="replace").strip()
 
 
-def disassemble(comgr: Any, code: bytes, target: str) -> list[str]:
-    """Return the instructions of a function's machine code.
+def disassemble(comgr: Any, code: bytes, target: str) -> list[tuple[int, str]]:
+    """Return the instructions of a function's machine code, each with the byte at which it begins.
 
     Raises
     ------
     RuntimeError
         comgr refuses; the text has its function and the status.
     """
-    lines: list[str] = []
+    texts: list[str] = []
 
     def read(start: int, to: int, size: int, _data: int) -> int:
         part = code[start : start + size]
         ctypes.memmove(to, part, len(part))
         return len(part)
 
-    callbacks = READ(read), PRINT(lambda text, _data: lines.append(text.decode())), ANNOTATE(lambda *_: None)
+    callbacks = READ(read), PRINT(lambda text, _data: texts.append(text.decode())), ANNOTATE(lambda *_: None)
     handle, size, isa = Disassembly(), ctypes.c_uint64(), f"amdgcn-amd-amdhsa--{target}".encode()
     status = comgr.amd_comgr_create_disassembly_info(isa, *callbacks, ctypes.byref(handle))
     if status:
         raise RuntimeError(f"amd_comgr_create_disassembly_info for {target}: status {status}")
-    at = 0
+    at, starts = 0, []
     while at < len(code):
+        starts.append(at)
         status = comgr.amd_comgr_disassemble_instruction(handle, ctypes.c_uint64(at), None, ctypes.byref(size))
         if status or not size.value:
             raise RuntimeError(f"amd_comgr_disassemble_instruction for {target} at byte {at}: status {status}")
         at += size.value
     comgr.amd_comgr_destroy_disassembly_info(handle)
-    return lines
+    return list(zip(starts, texts, strict=True))
 
 
 def answer(hiprtc: Any, comgr: Any, asked: dict[str, Any]) -> dict[str, Any]:

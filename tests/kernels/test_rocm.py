@@ -7,10 +7,13 @@ import pytest
 from helpers.rocm import SUITES, VARIABLE, declared, run, unpacked
 
 from hiprt import provider
+from hiprt.bench.roofline import full_waits
 from hiprt.errors import CompileError, ProviderError
 from hiprt.kernels.offline import command
 from hiprt.kernels.offline.builder import RocmBackend, Unit, build, units
-from hiprt.kernels.offline.rocm_compiler import Rocm, RocmCompiler
+from hiprt.kernels.offline.resources import text_of
+from hiprt.kernels.offline.rocm_compiler import Rocm, RocmCompiler, labelled
+from hiprt.kernels.ops.quantized.qmv import DOTS, dot_instances
 
 TARGETS = ("gfx90a", "gfx942", "gfx1100", "gfx1151", "gfx1201")
 EACH = 24  # in the short form one in so many instances is compiled
@@ -71,6 +74,30 @@ def test_instructions_are_counted(folder):
     (row,) = product.resources
     assert row.wide_loads > 4
     assert row.dots > 4
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+def test_decode_products_wait_for_all_loads_once(folder, target):
+    """In an iteration of the loop that a real compiler makes, whose jumps are told by the disassembly."""
+    template = dot_instances(False)[0]
+    name, compiler = DOTS.symbol(template), RocmCompiler(Rocm.find(folder))
+    assembly, _ = compiler.compile(DOTS.text("hip", template), name, target)
+    compiler.close()
+    assert full_waits(text_of(assembly, name)) <= 1
+
+
+def test_labels_stand_where_jumps_lead():
+    """Forwards and backwards; a jump's number is of words behind it."""
+    lines = [(0, " s_nop 0"), (4, "s_cbranch_scc1 2"), (8, "\tv_mov_b32_e32 v0, 0x1"), (16, "s_branch 65531")]
+    assert labelled([*lines, (20, "s_endpgm")]) == [
+        ".LBB0_0:",
+        "\ts_nop 0",
+        "\ts_cbranch_scc1 .LBB0_16",
+        "\tv_mov_b32_e32 v0, 0x1",
+        ".LBB0_16:",
+        "\ts_branch .LBB0_0",
+        "\ts_endpgm",
+    ]
 
 
 def test_errors_of_the_real_compiler_are_shown(folder, tmp_path):
