@@ -26,13 +26,16 @@ import numpy as np
 
 import hiprt
 from hiprt import Stream, allocator, kernels, library, use_stream
-from hiprt.bench.engine.command import add_kv_bits
+from hiprt.bench.engine.command import add_kv_bits, add_speculate
 from hiprt.bench.engine.decoder import bucket
+from hiprt.bench.engine.draft import Draft, check_draft
 from hiprt.bench.engine.models import FORM, PRESETS, Model, preset, read
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.engine.models.presets import settings_of
 from hiprt.bench.engine.models.shard import check
 from hiprt.bench.engine.request import check_kv_bits
+from hiprt.bench.engine.sampling import Sampling
+from hiprt.bench.engine.speculation import Speculation, check_drafts, check_speculation, speculate
 from hiprt.bench.graph import positive
 from hiprt.bench.plain import Plain
 from hiprt.bench.table import text_table
@@ -52,6 +55,7 @@ __all__ = ["MODES", "Report", "add_arguments", "measure", "run", "weight_bytes"]
 
 MODES = ("graph", "rerecord", "eager", "compiled")
 WARM_UP = 4  # tokens
+COMPARED = 256  # tokens of steps that guess, at most, that are compared with those of single steps
 # The names of these kernels begin like this; they read a part of what they declare, chosen by indices or a position.
 PARTIAL = ("attention", "gather", "kv_write", "moe", "norm_rope", "quantized_embedding", "take")
 
@@ -104,6 +108,8 @@ class Mode:
         How many kernels and graphs are handed to HIP for a token.
     rungs : dict
         How often each rung was taken.
+    tokens_per_step : float
+        How many tokens a step takes of each sequence. With guesses all of the above but `tok_s` is of a step.
     """
 
     tok_s: float
@@ -115,6 +121,7 @@ class Mode:
     edges: int
     launches_per_token: float
     rungs: dict[str, int]
+    tokens_per_step: float = 1.0
 
 
 @dataclass
@@ -139,6 +146,14 @@ class Report:
         Over how many ranks the model is split; all of the above is of the first one.
     kv_bits : int or None
         The bits of the elements of keys and values; None where they are in the dtype of the model.
+    speculate : int or None
+        How many tokens a step guesses; None where none.
+    draft : str or None
+        The preset that guesses; None where the text does.
+    acceptance : float or None
+        The part of the guesses that was right, from 0 to 1, in the last mode.
+    compared, equal : int
+        How many tokens were compared with those of single steps, and how many are the same.
     """
 
     preset: str
@@ -156,6 +171,11 @@ class Report:
     kernels_us: float = 0.0
     tp: int = 1
     kv_bits: int | None = None
+    speculate: int | None = None
+    draft: str | None = None
+    acceptance: float | None = None
+    compared: int = 0
+    equal: int = 0
 
 
 class Run:
@@ -169,6 +189,10 @@ class Run:
         The tokens of the prompt, those to decode, and the sequences.
     kv_bits : int, optional
         As in `Model.state`.
+    drafts : int, optional
+        How many tokens each step guesses of a single sequence.
+    draft : Model, optional
+        The model that guesses them.
     """
 
     def __init__(
@@ -179,23 +203,39 @@ class Run:
         tokens: int,
         batch: int,
         kv_bits: int | None = None,
+        drafts: int | None = None,
+        draft: Model | None = None,
     ) -> None:
         self.model, self.stream, self.context, self.batch = model, stream, context, batch
         draw = np.random.default_rng(0)
         self.prompt = draw.integers(0, model.config.vocab_size, context).astype(np.int32)
         with use_stream(stream):
-            capacity = bucket(context + tokens + 2 * WARM_UP)
+            capacity = bucket(context + (tokens + 2 * WARM_UP) * (1 + (drafts or 0)))
             self.state = model.state(batch, capacity, kv_bits)
             self.tokens, self.position = hiprt.zeros(batch, np.int32), hiprt.zeros(batch, np.int32)
             self.one = hiprt.array(np.ones(batch, np.int32))
+            self.speculation = None
+            if drafts is not None:
+                guesses = None if draft is None else Draft(draft, drafts, capacity, kv_bits)
+                self.speculation = Speculation(drafts, guesses)
+                self.block, self.text = hiprt.zeros(4, np.int32), hiprt.zeros(capacity, np.int32)
 
     def reset(self) -> None:
         """Go back to the first token behind the prompt."""
+        if self.speculation is not None:
+            with use_stream(self.stream):
+                self.speculation.start()
+                self.text[: self.context].set(self.prompt)
+                self.block.set([self.prompt[-1], self.context - 1, self.context, self.text.size])
         self.tokens.set(np.resize(self.prompt[-1:], self.batch), self.stream)
         self.position.set(np.full(self.batch, self.context - 1, np.int32), self.stream)
 
     def issue(self) -> None:
         """Launch one step."""
+        if self.speculation is not None:
+            assert not isinstance(self.model, Plain)
+            speculate(self.model, self.state, self.block, self.text, self.speculation)
+            return
         logits = self.model.decode(self.tokens, self.position, self.state)
         kernels.argmax(logits, out=self.tokens)
         kernels.add(self.position, self.one, out=self.position)
@@ -210,6 +250,8 @@ class Run:
             if self.context > 1:
                 text = hiprt.array(self.prompt[:-1])
                 places = hiprt.array(np.arange(self.context - 1, dtype=np.int32))
+                if self.speculation is not None and self.speculation.draft is not None:
+                    self.speculation.draft.prefill(text, places)
                 for sequence in range(self.batch):
                     before = time.perf_counter()
                     self.model.prefill(text, places, self.state, sequence)
@@ -239,15 +281,16 @@ class Run:
         self.stream.synchronize()
         if isinstance(call, Compiled):
             (step,) = call.steps
-        before, launches = dict(step.rungs), self.stream.launches
+        before, launches, begin = dict(step.rungs), self.stream.launches, self.place
         times, host, whole = self.follow(call, tokens)
         ms = [times[i + 1].elapsed_ms(times[i]) for i in range(tokens)]
         for event in times:
             event.close()
+        taken = tokens if self.speculation is None else self.place - begin
         rate = weights * tokens / whole / 1e9
         rungs = {rung: count - before[rung] for rung, count in step.rungs.items()}
         return Mode(
-            round(self.batch * tokens / whole, 2),
+            round(self.batch * taken / whole, 2),
             {"mean": round(statistics.fmean(ms), 4), "p99": round(float(np.percentile(ms, 99)), 4)},
             round(statistics.fmean(host) * 1e6, 2),
             round(rate, 1),
@@ -256,7 +299,28 @@ class Run:
             step.edges,
             round((self.stream.launches - launches) / tokens, 3),
             {**rungs, "eager": tokens} if mode == "eager" else rungs,
+            round(taken / tokens, 3),
         )
+
+    @property
+    def place(self) -> int:
+        """Where the text of guesses stands; 0 without one."""
+        return 0 if self.speculation is None else int(self.block[1:2].numpy(self.stream)[0])
+
+    def written(self) -> list[int]:
+        """Return the tokens that the last mode wrote with guesses."""
+        return [int(token) for token in self.text[self.context : self.place + 1].numpy(self.stream)]
+
+    def single(self, tokens: int) -> list[int]:
+        """Return so many tokens of the first sequence, of steps without guesses."""
+        found = []
+        with use_stream(self.stream):
+            step: Step[..., Any] = Step(self.issue, name="decode", stream=self.stream, overwrite=True)
+            self.reset()
+            for _ in range(tokens):
+                step()
+                found.append(int(self.tokens[:1].numpy(self.stream)[0]))
+        return found
 
     def follow(self, call: Callable[[], Any], tokens: int) -> tuple[list[Event], list[float], float]:
         """Decode tokens; return the events between them, the host's seconds for each, and the seconds of all."""
@@ -335,6 +399,8 @@ def measure(
     is_plain: bool = False,
     ranks: Communicator | None = None,
     kv_bits: int | None = None,
+    drafts: int | None = None,
+    draft: str | None = None,
     **options: Any,
 ) -> Report:
     """Measure a preset.
@@ -358,6 +424,10 @@ def measure(
         since sums wait for other ranks.
     kv_bits : int, optional
         8 for keys and values in 8 bits; by default they are in the dtype of the model.
+    drafts : int, optional
+        How many tokens each step guesses and checks, of one sequence.
+    draft : str, optional
+        The preset that guesses them; by default they are guessed from the text.
     **options
         Options of `hiprt.bench.engine.models.preset`.
     """
@@ -365,17 +435,26 @@ def measure(
     with use_stream(stream):
         engine = preset(name, ranks=ranks, **options)
         model: Model | Plain = Plain.of(engine) if is_plain else engine
+        guesses = None if draft is None else preset(draft, **options)
         stream.synchronize()
     report = Report(name, context, tokens, batch, library.current().provider.name, stream.device.name, kv_bits=kv_bits)
     report.tp = 1 if ranks is None else ranks.ranks
     report.weight_bytes = weight_bytes(engine, batch)
     report.read_gb_s = round(read_bandwidth(stream), 1)
-    work = Run(model, stream, context, tokens, batch, kv_bits)
+    report.speculate, report.draft = drafts, draft
+    work = Run(model, stream, context, tokens, batch, kv_bits, drafts, guesses)
     work.first_token()
     report.first_token_ms = round(work.first_token(), 3)
     for mode in modes:
         report.modes[mode] = work.decode(mode, tokens, report.weight_bytes, report.read_gb_s)
         engine.check()
+    if drafts is not None:
+        report.acceptance = round((report.modes[modes[-1]].tokens_per_step - 1) / drafts, 4)
+        written = work.written()[:COMPARED]
+        beside = Run(model, stream, context, COMPARED, 1, kv_bits)
+        beside.first_token()
+        report.compared = len(written)
+        report.equal = sum(one == other for one, other in zip(written, beside.single(len(written))))
     if ranks is None:
         report.kernels = work.kernels()
     report.kernels_us = round(sum(kernel.us for kernel in report.kernels), 2)
@@ -392,6 +471,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=(*MODES, "all"), default="all", help="how steps are launched (default: all)")
     parser.add_argument("--plain", action="store_true", help="written in plain ops, a matrix each projection")
     add_kv_bits(parser)
+    add_speculate(parser)
+    parser.add_argument("--draft", metavar="PRESET", choices=PRESETS, help="guess them with this preset instead")
     parser.add_argument("--tp", metavar="N", type=positive, default=1, help="split over N devices (default: 1)")
     parser.set_defaults(refuse=parser.error)
     set_run(parser, run)
@@ -399,16 +480,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, and print tables or JSON."""
-    modes = MODES if options.mode == "all" else (options.mode,)
+    modes: tuple[str, ...] = MODES if options.mode == "all" else (options.mode,)
     sizes = options.model, options.context, options.tokens, options.batch
     try:
         check_kv_bits(options.kv_bits)
+        if options.draft is not None and options.speculate is None:
+            raise ValueError(f"draft={options.draft}: say by speculate how many tokens it guesses")
+        if options.speculate is not None:
+            modes = check_guesses(options)
     except ValueError as error:
         options.refuse(str(error))
     if options.plain and options.kv_bits is not None:
         options.refuse("models in plain ops have keys and values in their dtype")
     if options.tp == 1:
-        report = measure(*sizes, modes, options.plain, kv_bits=options.kv_bits)
+        guesses = {"drafts": options.speculate, "draft": options.draft}
+        report = measure(*sizes, modes, options.plain, kv_bits=options.kv_bits, **guesses)
         print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
         return 0
     if options.plain or options.mode == "compiled":
@@ -424,6 +510,20 @@ def run(options: argparse.Namespace) -> int:
     if place.rank == 0:
         print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
     return 0
+
+
+def check_guesses(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the modes in which steps can guess; raise ValueError where the options do not go with guesses."""
+    check_drafts(options.speculate)
+    config = read(settings_of(options.model))
+    check_speculation(config, Sampling())
+    if options.draft is not None:
+        check_draft(config, read(settings_of(options.draft)))
+    if options.plain or options.batch > 1 or options.tp > 1 or options.mode == "compiled":
+        raise ValueError(
+            "speculate: steps that guess are of one sequence on one device, not in plain ops, not compiled"
+        )
+    return tuple(mode for mode in MODES if mode != "compiled") if options.mode == "all" else (options.mode,)
 
 
 def table(report: Report) -> str:
@@ -461,9 +561,21 @@ def table(report: Report) -> str:
         + "keys and values in 8 bits, " * (report.kv_bits == 8)
         + f"{size:.0f} MiB of weights a token, read bandwidth {report.read_gb_s:.0f} GB/s",
         f"first token {report.first_token_ms:.2f} ms, peak {report.peak_bytes / 2**20:.0f} MiB",
+        *guessed(report),
         text_table(("mode", "tok/s", "ms mean", "ms p99", "host us mean", "GB/s", "share", "launches"), modes),
         ""
         if report.tp > 1
         else text_table(("kernel", "nodes", "us", "share", "GB/s", "largest grid, block"), [*kernels, total]),
     ]
     return "\n".join(lines)
+
+
+def guessed(report: Report) -> list[str]:
+    """Return the line of a report on guesses, if there were any."""
+    if report.speculate is None or report.acceptance is None:
+        return []
+    source = report.draft or "the text"
+    taken = list(report.modes.values())[-1].tokens_per_step
+    same = f"{report.equal} of {report.compared} tokens are those of single steps"
+    told = f"{report.speculate} guesses a step from {source}, {report.acceptance:.0%} right, {taken:.2f} tokens a step"
+    return [f"{told}; {same}; ms, us and GB/s are of a step"]

@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 import hiprt
 from hiprt import __main__, bfloat16
 from hiprt.array import dtype_of
+from hiprt.bench import decode
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.models import preset
@@ -316,3 +317,38 @@ def test_other_decoders_are_refused(stream):
     for options in ({"batch": 2}, {"logprobs": 1}, {"sampling": Sampling(temperature=1.0)}):
         with pytest.raises(ValueError, match=r"guesses|likeliest"):
             Decoder(preset("qwen3-mini"), stream, 64, drafts=2, **options)
+
+
+@pytest.mark.parametrize(("draft", "acceptance"), [(None, None), ("qwen3-moe-mini", 1.0)])
+def test_what_bench_decode_says(draft, acceptance):
+    """A preset that guesses for itself is always right; the tokens are compared with those of single steps."""
+    report = decode.measure("qwen3-moe-mini", 5, 12, modes=("graph", "eager"), drafts=2, draft=draft, seed=1)
+    assert report.equal == report.compared > 12
+    assert acceptance is None or report.acceptance == acceptance
+    mode = report.modes["graph"]
+    assert 1 <= mode.tokens_per_step <= 3
+    assert (mode.launches_per_token, mode.rungs["replay"]) == (1, 12)
+    assert f"2 guesses a step from {draft or 'the text'}" in decode.table(report)
+
+
+def test_tokens_that_differ_are_told(monkeypatch):
+    monkeypatch.setattr(decode.Run, "single", lambda run, tokens: [-1] * tokens)
+    report = decode.measure("qwen3-mini", 5, 4, modes=("eager",), drafts=2)
+    assert (report.compared > 0, report.equal) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--draft", "qwen3-mini"], "how many tokens"),
+        (["--speculate", "9"], "speculate=9: must be from 1 to 7"),
+        (["--speculate", "2", "--batch", "2"], "one sequence"),
+        (["--speculate", "2", "--mode", "compiled"], "not compiled"),
+        (["--speculate", "2", "--model", "qwen3.5-mini"], "recurrent layers"),
+        (["--speculate", "2", "--draft", "qwen3-0.6b"], "the same tokenizer"),
+    ],
+)
+def test_what_bench_decode_refuses(capsys, options, message):
+    with pytest.raises(SystemExit):
+        __main__.main(["bench", "decode", *options])
+    assert message in capsys.readouterr().err
