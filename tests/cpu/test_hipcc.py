@@ -104,14 +104,28 @@ int main() {
 
 
 def test_textures_are_named_when_they_are_missing(hipcc):
-    """A program that makes a texture does not link, and is told which function is missing."""
+    """A program that makes a texture does not link, one that reads it does not compile; both are told the function."""
     text = """#include <hip/hip_runtime.h>
-extern "C" hipError_t hipCreateTextureObject(hipTextureObject_t *, const void *, const void *, const void *);
-int main() { hipTextureObject_t made; return hipCreateTextureObject(&made, nullptr, nullptr, nullptr); }
+int main() {
+  hipTextureObject_t texture;
+  hipResourceDesc resource{};
+  hipTextureDesc desc{};
+  resource.resType = hipResourceTypeLinear;
+  desc.addressMode[0] = hipAddressModeClamp;
+  return hipCreateTextureObject(&texture, &resource, &desc, nullptr);
+}
 """
     made = hipcc("texture.hip", "-o", "texture", texture__hip=text)
     assert made.returncode != 0
-    assert "hipCreateTextureObject" in made.stderr
+    assert "undefined reference to `hipCreateTextureObject'" in made.stderr
+    text = """#include <hip/hip_runtime.h>
+__global__ void read(hipTextureObject_t texture, float *out) { out[0] = tex2D<float>(texture, 1, 2); }
+int main() { read<<<1, 1>>>(nullptr, nullptr); }
+"""
+    made = hipcc("reading.hip", "-o", "reading", reading__hip=text)
+    assert made.returncode != 0
+    assert "reading.hip:2:" in made.stderr
+    assert "'float tex2D<float>" in made.stderr
 
 
 def test_files_and_flags(hipcc, program):

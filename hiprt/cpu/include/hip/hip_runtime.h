@@ -28,4 +28,5 @@ __attribute__((device)) double fma(double, double, double);
 #include "../cpu_prelude.h"
 #include "hip/channel_descriptor.h"
 #include "hip/hip_launch_kernel.h"
+#include "hip/hip_textures.h"
 #endif
