@@ -23,6 +23,7 @@ LIBRARIES = (
     "libhiprtc.so",
     "libhiprtc.so.6",
     "libhiprtc.so.7",
+    "libhiprt_cpu.so",  # the name by which programs that were linked with the others load it
 )
 VERSION = "7.15.0"
 COMMAND = """#!/bin/sh

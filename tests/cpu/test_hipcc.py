@@ -290,3 +290,22 @@ int run() {
     refused = program(sys.executable, "-m", "hiprt", "rocm-prefix", str(source))
     assert refused.returncode != 0
     assert "holds something else" in refused.stderr
+
+
+def test_a_host_compiler_links_with_the_rocm_prefix(tmp_path, program):
+    """A program of g++ finds its libraries in the folder alone, by the usual flags."""
+    prefix = tmp_path / "rocm"
+    assert program(sys.executable, "-m", "hiprt", "rocm-prefix", str(prefix)).returncode == 0
+    (tmp_path / "count.cpp").write_text("""#include <hip/hip_runtime.h>
+#include <hip/hiprtc.h>
+__host__ __device__ int twice(int x) { return 2 * x; }
+int main() {
+  int count = 0, major = 0, minor = 0;
+  return hipGetDeviceCount(&count) || hiprtcVersion(&major, &minor) || twice(count) < 2;
+}
+""")
+    paths = [f"-I{prefix / 'include'}", f"-L{prefix / 'lib'}", f"-Wl,-rpath,{prefix / 'lib'}"]
+    built = program("g++", "-D__HIP_PLATFORM_AMD__", "count.cpp", *paths, "-lamdhip64", "-lhiprtc", "-o", "count")
+    assert built.returncode == 0, built.stderr
+    ran = program("./count")
+    assert ran.returncode == 0, ran.stderr
