@@ -219,7 +219,10 @@ class Pool(Holder):
     def drain(self, nbytes: int, lane: Any) -> Any:
         """Wait for other streams and return a block, if more than is allowed retires there (G9); else return None."""
         most = flags.alloc_defer_max_mb << 20
-        if not most or core.lib.hiprt_pool_retiring(self.core, lane) <= most:
+        # What retires is unused, and not looked for where all that is unused is less.
+        if not most or core.lib.hiprt_pool_unused(self.core) <= most:
+            return None
+        if core.lib.hiprt_pool_retiring(self.core, lane) <= most:
             return None
         self.drains += 1
         self.settle(lane)

@@ -425,6 +425,13 @@ uint32_t hiprt_pool_trim(hiprt_pool *pool, int force, uint32_t capacity, uint64_
   return count;
 }
 
+uint64_t hiprt_pool_unused(hiprt_pool *pool) {
+  pthread_mutex_lock(&pool->lock);
+  const uint64_t unused = pool->reserved - pool->allocated;
+  pthread_mutex_unlock(&pool->lock);
+  return unused;
+}
+
 uint64_t hiprt_pool_peak(hiprt_pool *pool) {
   pthread_mutex_lock(&pool->lock);
   const uint64_t peak = pool->peak;

@@ -61,7 +61,8 @@ int hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t
  * back. Chunks that need it stay until they are known to be idle. force: the caller has waited for the device. */
 uint32_t hiprt_pool_trim(hiprt_pool *pool, int force, uint32_t capacity, uint64_t *out_numbers);
 void hiprt_pool_measure(hiprt_pool *pool, hiprt_pool_sizes *out_sizes);
-/* The high-water mark alone: this does not walk through the blocks. */
+/* The bytes that nobody holds, and the high-water mark: these do not walk through the blocks. */
+uint64_t hiprt_pool_unused(hiprt_pool *pool);
 uint64_t hiprt_pool_peak(hiprt_pool *pool);
 /* Lets the high-water mark be found anew, from 0. */
 void hiprt_pool_reset_peak(hiprt_pool *pool);

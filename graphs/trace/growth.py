@@ -104,9 +104,9 @@ def takers(primitives: Sequence[Primitive], inputs: set[int]) -> Takers:
     others: set[int] = set()
     for at, primitive in enumerate(primitives):
         numbers = [value.number for value in primitive.inputs if value.primitive is not None]
-        taken = {cache_of[number] for number in numbers if number in cache_of}
-        if not taken:
+        if cache_of.keys().isdisjoint(numbers):
             continue
+        taken = {cache_of[number] for number in numbers if number in cache_of}
         op, names = primitive.op, CACHES.get(primitive.op, ())
         assert op is not None
         given = [value for name, value in zip(op.names, primitive.arguments) if name in names]
