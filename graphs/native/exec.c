@@ -300,7 +300,7 @@ static int patch_node(hiprt_exec *e, const hiprt_node *n, uint32_t index) {
 static int patch_listed(hiprt_exec *e, const hiprt_recorder *recorder, const hiprt_changes *changes) {
   for (uint32_t i = 0; i < changes->count; i++) {
     hiprt_node n;
-    hiprt_recorder_node(recorder, changes->nodes[i], &n);
+    hiprt_recorder_work(recorder, changes->nodes[i], &n);
     int status = patch_node(e, &n, changes->nodes[i]);
     if (status) return status;
   }

@@ -199,9 +199,9 @@ static int set_node(const hiprt_node *n, hipGraphNode_t node) {
 int hiprt_graph_set(const hiprt_recorder *recorder, const hipGraphNode_t *nodes) {
   const uint32_t size = hiprt_recorder_size(recorder);
   int status = 0;
+  hiprt_node n;
   for (uint32_t i = 0; !status && i < size; i++) {
-    hiprt_node n;
-    hiprt_recorder_node(recorder, i, &n);
+    hiprt_recorder_work(recorder, i, &n);
     status = set_node(&n, nodes[i]);
   }
   return status;

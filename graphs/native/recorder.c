@@ -25,11 +25,17 @@ typedef struct {
   uint32_t deps, n_deps; /* where they start in `deps` */
   hiprt_captured *captured; /* NULL unless it is work of other code, as the next */
   hipGraphNode_t source;
+  uint64_t key; /* the recording's, up to this node */
 } node;
 
 struct hiprt_recorder {
   atomic_uint references;
-  hiprt_deps *tracker;
+  hiprt_deps *tracker; /* it knows the first `tracked` nodes */
+  uint32_t tracked, edges;
+  hiprt_recorder *like; /* whose first nodes all nodes so far are, but for values of arguments; NULL: none is known */
+  uint64_t same_as;     /* the number of a recorder whose key is this one's; 0: none is known */
+  uint64_t declared;    /* bytes of distinct memory, where the tracker does not know all nodes */
+  int is_moved;         /* addresses have changed since the edges were found */
   node *nodes;
   uint32_t n_nodes, nodes_capacity;
   hiprt_kernel **kernels; /* the references that are held: one of each kernel, or a few */
@@ -77,6 +83,7 @@ int hiprt_recorder_create(uint32_t edges, hiprt_recorder **out_recorder) {
   static _Atomic uint64_t serials;
   atomic_init(&r->references, 1);
   r->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
+  r->edges = edges;
   hiprt_deps_set_edges(r->tracker, edges);
   r->key = r->arguments_hash = HASH_START;
   *out_recorder = r;
@@ -116,6 +123,7 @@ void hiprt_recorder_release(hiprt_recorder *r) {
   for (size_t i = 0; i < r->n_kernels; i++) hiprt_kernel_release(r->kernels[i]);
   for (size_t i = 0; i < r->n_touches; i++) hiprt_uses_release(r->touches[i].uses);
   forget_pointers(r);
+  hiprt_recorder_release(r->like);
   hiprt_deps_destroy(r->tracker);
   free(r->touches);
   free(r->arguments);
@@ -153,9 +161,14 @@ void hiprt_recorder_watch(hiprt_recorder *r, void (*added)(void *owner), void *o
 
 int hiprt_recorder_is_broken(const hiprt_recorder *r) { return r->is_broken; }
 
+/* Return the bytes of distinct memory that the nodes declare; those of a recorder that is followed are at most as many. */
+static uint64_t declared_bytes(const hiprt_recorder *r) {
+  return r->tracked == r->n_nodes ? hiprt_deps_bytes(r->tracker) : r->declared;
+}
+
 int hiprt_recorder_is_full(const hiprt_recorder *r) {
   if (!r->n_nodes) return 0;
-  return (r->max_nodes && r->n_nodes >= r->max_nodes) || (r->max_bytes && hiprt_deps_bytes(r->tracker) >= r->max_bytes);
+  return (r->max_nodes && r->n_nodes >= r->max_nodes) || (r->max_bytes && declared_bytes(r) >= r->max_bytes);
 }
 
 /* Return the size of a node's arguments, which a kernel's dimensions are not part of, and where they start. */
@@ -213,8 +226,19 @@ static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const v
   return n;
 }
 
-/* Count the node that add() began, with these edges. */
-static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t count) {
+/* Take a node's function, dimensions and edges into the topology key. */
+static void hash_node(hiprt_recorder *r, const node *n, const uint32_t *deps, uint32_t count) {
+  hash(r, (uint64_t)count << 32 | n->may_overlap << 8 | n->kind);
+  for (uint32_t i = 0; i < count; i++) hash(r, deps[i]);
+  if (!is_launch(n)) return;
+  uint64_t dims[sizeof(hiprt_dims) / sizeof(uint64_t)];
+  memcpy(dims, r->bytes + n->payload, sizeof dims);
+  hash(r, function_of(r, n));
+  for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) hash(r, dims[i]);
+}
+
+/* Count the node that add() began, with these edges. known_key: the key up to it, or NULL. */
+static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t count, const uint64_t *known_key) {
   if (reserve((void **)&r->deps, r->n_deps, count, &r->deps_capacity, sizeof *r->deps)) return HIPRT_E_MEMORY;
   if (hold_kernel(r, n->kernel)) return HIPRT_E_MEMORY;
   if (count) memcpy(r->deps + r->n_deps, deps, count * sizeof *deps);
@@ -224,16 +248,13 @@ static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t cou
   r->n_bytes += ((size_t)n->payload_size + 7) / 8 * 8;
   r->n_nodes++;
   r->arguments_hash += hash_of(r, n);
-  hash(r, (uint64_t)count << 32 | n->may_overlap << 8 | n->kind);
-  for (uint32_t i = 0; i < count; i++) hash(r, deps[i]);
+  if (known_key)
+    r->key = *known_key;
+  else
+    hash_node(r, n, deps, count);
+  n->key = r->key;
   r->n_foreign += hiprt_captured_retain(n->captured) != 0;
   forget_pointers(r);
-  if (is_launch(n)) {
-    uint64_t dims[sizeof(hiprt_dims) / sizeof(uint64_t)];
-    memcpy(dims, r->bytes + n->payload, sizeof dims);
-    hash(r, function_of(r, n));
-    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) hash(r, dims[i]);
-  }
   return 0;
 }
 
@@ -286,14 +307,61 @@ static uint32_t may_overlap(const hiprt_recorder *r, const node *n) {
   return 1;
 }
 
+void hiprt_recorder_follow(hiprt_recorder *r, hiprt_recorder *like) {
+  if (r->n_nodes || r->like || like->is_moved || like->edges != r->edges) return;
+  if (r->max_bytes && declared_bytes(like) >= r->max_bytes) return;
+  hiprt_recorder_retain(like);
+  r->like = like;
+  r->declared = declared_bytes(like);
+}
+
+void hiprt_recorder_end(hiprt_recorder *r) {
+  if (r->like && r->n_nodes == r->like->n_nodes) r->same_as = r->like->serial;
+  hiprt_recorder_release(r->like);
+  r->like = 0;
+}
+
+/* Whether the node that add() began touches what the node in its place does in the recorder that is followed, in the same
+ * way: its edges are the same then, since those of all nodes before it are. */
+static int repeats(const hiprt_recorder *r, const node *n) {
+  const hiprt_recorder *like = r->like;
+  const node *known = like->nodes + r->n_nodes;
+  if (r->n_nodes >= like->n_nodes || known->kind != n->kind || known->kernel != n->kernel || known->captured || n->captured)
+    return 0;
+  const char *was = like->bytes + known->payload, *is = r->bytes + n->payload;
+  if (n->kind == HIPRT_NODE_KERNEL) {
+    const size_t ranges = sizeof(hiprt_dims) + n->kernel->args_size;
+    return !memcmp(was, is, sizeof(hiprt_dims)) && !memcmp(was + ranges, is + ranges, n->payload_size - ranges);
+  }
+  if (n->kind == HIPRT_NODE_COPY) return !memcmp(was, is, sizeof(hiprt_copy_args));
+  if (n->kind != HIPRT_NODE_FILL) return n->kind == HIPRT_NODE_EMPTY;
+  const hiprt_fill_args *a = (const hiprt_fill_args *)was, *b = (const hiprt_fill_args *)is;
+  return a->dst == b->dst && a->count == b->count && a->width == b->width;
+}
+
+/* Let the tracker know one more node, and find its edges; `begun`, unless NULL, is a node whose overlap is asked for. */
+static int track(hiprt_recorder *r, const node *n, node *begun, const uint32_t **out_deps, uint32_t *out_count) {
+  if (hiprt_deps_begin(r->tracker)) return HIPRT_E_MEMORY;
+  if (begun) begun->may_overlap = may_overlap(r, n);
+  if (declare(r, n) || hiprt_deps_end(r->tracker, out_deps, out_count)) return HIPRT_E_MEMORY;
+  r->tracked++;
+  return 0;
+}
+
 /* Count the node that add() began, with the edges that follow from what it touches. */
 static int commit(hiprt_recorder *r, node *n) {
   const uint32_t *deps;
   uint32_t count;
-  if (hiprt_deps_begin(r->tracker)) return HIPRT_E_MEMORY;
-  n->may_overlap = may_overlap(r, n);
-  if (declare(r, n) || hiprt_deps_end(r->tracker, &deps, &count)) return HIPRT_E_MEMORY;
-  return append(r, n, deps, count);
+  if (r->like && repeats(r, n)) {
+    const node *known = r->like->nodes + r->n_nodes;
+    n->may_overlap = known->may_overlap;
+    return append(r, n, r->like->deps + known->deps, known->n_deps, &known->key);
+  }
+  hiprt_recorder_release(r->like);
+  r->like = 0;
+  while (r->tracked < r->n_nodes)
+    if (track(r, r->nodes + r->tracked, 0, &deps, &count)) return HIPRT_E_MEMORY;
+  return track(r, n, n, &deps, &count) ? HIPRT_E_MEMORY : append(r, n, deps, count, 0);
 }
 
 static int add_new(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const void *payload, uint32_t size) {
@@ -315,7 +383,7 @@ int hiprt_recorder_add_captured(hiprt_recorder *r, uint32_t kind, hiprt_kernel *
   if (!n) return HIPRT_E_MEMORY;
   n->captured = captured;
   n->source = source;
-  int status = deps ? append(r, n, deps, n_deps) : commit(r, n);
+  int status = deps ? append(r, n, deps, n_deps, 0) : commit(r, n);
   if (!status && r->added) r->added(r->owner);
   return status;
 }
@@ -419,6 +487,8 @@ static int copy_all(const hiprt_recorder *from, hiprt_recorder *into) {
   into->n_foreign = from->n_foreign;
   into->key = from->key;
   into->arguments_hash = from->arguments_hash;
+  into->declared = declared_bytes(from);
+  into->is_moved = from->is_moved;
   return from->pointers ? keep_pointers(into, from->pointers, from->starts) : 0;
 }
 
@@ -482,6 +552,7 @@ uint32_t hiprt_recorder_moved(const hiprt_recorder *r, uint32_t index, uint32_t 
 
 void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_move *moves) {
   forget_pointers(r);
+  r->is_moved = 1;
   r->arguments_hash = HASH_START;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     const node *n = r->nodes + i;
@@ -504,6 +575,7 @@ static uint32_t point_node(hiprt_recorder *r, uint32_t n_words, const hiprt_poin
 }
 
 int hiprt_recorder_point(hiprt_recorder *r, hiprt_pointers *pointers, const uint64_t *starts) {
+  r->is_moved = 1;
   const int is_known = r->pointers == pointers;
   const int status = is_known ? 0 : keep_pointers(r, pointers, starts);
   if (status) return status;
@@ -520,6 +592,7 @@ int hiprt_recorder_point(hiprt_recorder *r, hiprt_pointers *pointers, const uint
 void hiprt_recorder_set_payload(hiprt_recorder *r, uint32_t index, const void *payload) {
   const node *n = r->nodes + index;
   forget_pointers(r);
+  r->is_moved = 1;
   r->arguments_hash -= hash_of(r, n);
   memcpy(r->bytes + n->payload, payload, n->payload_size);
   r->arguments_hash += hash_of(r, n);
@@ -527,6 +600,7 @@ void hiprt_recorder_set_payload(hiprt_recorder *r, uint32_t index, const void *p
 
 char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) {
   forget_pointers(r); /* it is about to be changed */
+  r->is_moved = 1;
   return r->bytes + r->nodes[index].payload;
 }
 
@@ -564,16 +638,21 @@ static void list_ranges(const node *n, hiprt_node *out) {
   }
 }
 
+void hiprt_recorder_work(const hiprt_recorder *r, uint32_t index, hiprt_node *out) {
+  const node *n = r->nodes + index;
+  out->kind = n->kind;
+  out->kernel = n->kernel;
+  out->payload = r->bytes + n->payload;
+  out->payload_size = n->payload_size;
+}
+
 int hiprt_recorder_node(const hiprt_recorder *r, uint32_t index, hiprt_node *out) {
   if (index >= r->n_nodes) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_recorder_node", "no such node");
   const node *n = r->nodes + index;
   memset(out, 0, sizeof *out);
-  out->kind = n->kind;
-  out->kernel = n->kernel;
+  hiprt_recorder_work(r, index, out);
   out->name = n->kernel ? n->kernel->name : 0;
-  out->payload = r->bytes + n->payload;
   if (n->kind == HIPRT_NODE_OPAQUE) out->name = ((const hiprt_opaque *)out->payload)->name;
-  out->payload_size = n->payload_size;
   if (is_launch(n)) out->function = function_of(r, n);
   out->deps = r->deps + n->deps;
   out->n_deps = n->n_deps;
@@ -691,6 +770,7 @@ int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b) {
   if (a == b || are_alike(a, b)) return 1;
   if (hiprt_guards_off & HIPRT_GUARD_KEY) return a->n_nodes == b->n_nodes;
   if (a->key != b->key || a->n_nodes != b->n_nodes || a->n_deps != b->n_deps) return 0;
+  if (b->same_as == a->serial) return 1; /* they were compared as b was recorded */
   if (a->n_deps && memcmp(a->deps, b->deps, a->n_deps * sizeof *a->deps)) return 0;
   for (uint32_t i = 0; i < a->n_nodes; i++) {
     const node *x = a->nodes + i, *y = b->nodes + i;

@@ -61,6 +61,12 @@ int hiprt_recorder_is_full(const hiprt_recorder *recorder);
 int hiprt_recorder_is_broken(const hiprt_recorder *recorder);
 /* Take what this thread, or with is_shared every thread, puts on a stream as nodes, until hiprt_stream_stop. */
 int hiprt_recorder_start(hiprt_recorder *recorder, hiprt_stream *stream, int is_shared);
+/* Expect the nodes of an earlier recording again, which costs less: as long as kernels, dimensions and memory are the same,
+ * the edges are taken from there. Behind the first node that differs they are found as ever. The recorder must be empty; a
+ * recording that cannot be followed is not. */
+void hiprt_recorder_follow(hiprt_recorder *recorder, hiprt_recorder *like);
+/* Let go of what is followed: no more is recorded, or what is has no edges in common with it. */
+void hiprt_recorder_end(hiprt_recorder *recorder);
 /* Say HIPRT_E_CAPTURED from now on where work that other code put on the stream, which is being captured, is to become
  * nodes first; 0 for the handle ends that. */
 void hiprt_recorder_listen(hiprt_recorder *recorder, uint64_t handle);
@@ -141,6 +147,8 @@ int hiprt_recorder_add_captured(hiprt_recorder *recorder, uint32_t kind, hiprt_k
                                 uint32_t n_deps);
 /* Return what the nodes do with memory that other streams may use too. */
 const hiprt_touch *hiprt_recorder_touches(const hiprt_recorder *recorder, uint32_t *out_count);
+/* Give kind, kernel and payload of a node that there is, and nothing else of it. */
+void hiprt_recorder_work(const hiprt_recorder *recorder, uint32_t index, hiprt_node *out_node);
 char *hiprt_recorder_payload(hiprt_recorder *recorder, uint32_t index);
 /* Give a node another payload of the same size. */
 void hiprt_recorder_set_payload(hiprt_recorder *recorder, uint32_t index, const void *payload);

@@ -111,6 +111,7 @@ int hiprt_step_begin(hiprt_step *step, hiprt_stream *stream) {
   status = hiprt_stream_is_open(stream, "hiprt_step_begin");
   hiprt_recorder *recorder = 0;
   if (!status) status = hiprt_recorder_create(HIPRT_EDGES_DATA, &recorder);
+  if (!status && step->last) hiprt_recorder_follow(recorder, step->last);
   if (!status) status = hiprt_recorder_start(recorder, stream, 0);
   if (status) {
     hiprt_recorder_release(recorder);
@@ -147,6 +148,7 @@ static hiprt_recorder *stop(hiprt_step *step) {
   if (step->is_capturing) hiprt_flatten_drop(recorder, step->stream);
   step->is_capturing = 0;
   hiprt_stream_stop(step->stream);
+  hiprt_recorder_end(recorder);
   atomic_store(&step->owner, 0);
   step->recorder = 0;
   return recorder;

@@ -197,8 +197,13 @@ class Recording:
         # The memory goes first: once the stream records no more, other threads see what it allocates from.
         stream.memory, stream.keep = None, []
         core.lib.hiprt_stream_stop(stream.core)
+        core.lib.hiprt_recorder_end(self.core)
         if len(self.keep) > 1:
             self.keep[:] = {id(buffer): buffer for buffer in self.keep}.values()
+
+    def follow(self, earlier: Recording) -> None:
+        """Expect the nodes of an earlier recording again; those that are the same take their edges from there."""
+        core.lib.hiprt_recorder_follow(self.core, earlier.core)
 
     def settle(self, stream: Stream) -> None:
         """Give what was recorded in an arena the addresses that the arena's plan says.

@@ -156,6 +156,9 @@ class Session:
         """Start a part."""
         recording = Recording(self.memory)
         core.lib.hiprt_recorder_limit(recording.core, flags.graph_max_nodes, flags.graph_max_bytes)
+        earlier = self.ladder.latest()
+        if earlier is not None:
+            recording.follow(earlier.recording)
         recording.start(self.stream)
         self.recording = recording
         if self.claims is not None or (self.stream.is_shared and flags.graph_foreign):

@@ -43,6 +43,28 @@ int hiprt_py_three(PyObject *sizes, uint32_t least, uint32_t *out) {
   return 0;
 }
 
+/* Whether a tuple will always be read as it is now. */
+static int is_constant(PyObject *sizes) {
+  for (Py_ssize_t i = 0; i < 3; i++)
+    if (!PyLong_CheckExact(PyTuple_GetItem(sizes, i))) return 0;
+  return PyTuple_CheckExact(sizes);
+}
+
+/* Read grid (0) or block (1) as hiprt_py_three does; the tuple that came last is read once. */
+static int read_sizes(launcher *self, int which, PyObject *sizes, uint32_t *out) {
+  if (sizes == self->sizes[which]) {
+    memcpy(out, self->known[which], sizeof self->known[which]);
+    return 0;
+  }
+  if (hiprt_py_three(sizes, (uint32_t)which, out)) return -1;
+  if (!is_constant(sizes)) return 0;
+  PyObject *before = self->sizes[which];
+  self->sizes[which] = Py_NewRef(sizes);
+  memcpy(self->known[which], out, sizeof self->known[which]);
+  Py_XDECREF(before);
+  return 0;
+}
+
 /* Pack any value: Python's struct converts it, or says what is wrong. */
 static int pack_any(char format, PyObject *value, uint32_t size, char *cell) {
   char text[16];
@@ -64,10 +86,12 @@ static int pack(char format, PyObject *value, uint32_t size, char *cell) {
     memcpy(cell, &narrow, 4);
     if ((number != -1 || !PyErr_Occurred()) && (isinf(number) || !isinf(narrow))) return 0;
   } else if (format == 'i' || format == 'I' || format == 'q') {
-    long long number = PyLong_Check(value) ? PyLong_AsLongLong(value) : -1;
+    const int is_number = PyLong_CheckExact(value) || PyLong_Check(value);
+    long long number = is_number ? PyLong_AsLongLong(value) : -1;
     long long low = format == 'i' ? INT32_MIN : 0, high = format == 'i' ? INT32_MAX : UINT32_MAX;
     memcpy(cell, &number, size);
-    if (PyLong_Check(value) && !PyErr_Occurred() && (format == 'q' || (low <= number && number <= high))) return 0;
+    const int is_read = is_number && (number != -1 || !PyErr_Occurred());
+    if (is_read && (format == 'q' || (low <= number && number <= high))) return 0;
   } else if (format == 's' && PyBytes_Check(value) && PyBytes_Size(value) == (Py_ssize_t)size) {
     memcpy(cell, PyBytes_AsString(value), size);
     return 0;
@@ -75,10 +99,22 @@ static int pack(char format, PyObject *value, uint32_t size, char *cell) {
   return pack_any(format, value, size, cell);
 }
 
+/* Whether a value is an array; the class that came last is not asked again. */
+static int is_array(PyObject *value) {
+  static PyTypeObject *known; /* a reference, so that no other class takes its address */
+  PyTypeObject *type = Py_TYPE(value);
+  if (type == known) return 1;
+  if (!PyType_IsSubtype(type, hiprt_py_array_type)) return 0;
+  PyTypeObject *before = known;
+  known = (PyTypeObject *)Py_NewRef((PyObject *)type);
+  Py_XDECREF(before);
+  return 1;
+}
+
 int hiprt_py_pack_array(const launcher *self, uint32_t argument, uint32_t buffer, PyObject *value, char *payload) {
   const hiprt_kernel *kernel = self->kernel;
   const hiprt_py_array *array = (const hiprt_py_array *)value;
-  if (!PyObject_TypeCheck(value, hiprt_py_array_type) || !array->buffer) {
+  if (!is_array(value) || !array->buffer) {
     PyErr_Format(PyExc_TypeError, "%s: argument %u is %R; an array is needed", kernel->name, argument, value);
     return -1;
   }
@@ -242,7 +278,7 @@ int hiprt_py_submit(const launcher *self, hiprt_py_stream *stream, const char *p
 
 /* launch(stream, grid, block, *values, shared) */
 static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-  const launcher *self = (const launcher *)object;
+  launcher *self = (launcher *)object;
   const hiprt_kernel *kernel = self->kernel;
   hiprt_py_stream *stream = count ? (hiprt_py_stream *)args[0] : 0;
   Py_ssize_t named = keywords ? PyTuple_Size(keywords) : 0;
@@ -256,7 +292,7 @@ static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t coun
   _Alignas(16) char payload[MOST];
   hiprt_dims dims = {.zero = 0};
   Py_ssize_t shared = named ? PyNumber_AsSsize_t(args[count], PyExc_OverflowError) : self->shared;
-  if (hiprt_py_three(args[1], 0, dims.grid) || hiprt_py_three(args[2], 1, dims.block) || shared < 0 || shared > UINT32_MAX) {
+  if (read_sizes(self, 0, args[1], dims.grid) || read_sizes(self, 1, args[2], dims.block) || shared < 0 || shared > UINT32_MAX) {
     if (PyErr_Occurred()) return 0;
     return PyErr_Format(PyExc_ValueError, "%s: grid %R, block %R: three sizes each, blocks of at least one thread",
                         kernel->name, args[1], args[2]);
@@ -270,6 +306,7 @@ static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t coun
 
 static void dealloc(PyObject *object) {
   PyObject_GC_UnTrack(object);
+  for (int i = 0; i < 2; i++) Py_XDECREF(((launcher *)object)->sizes[i]); /* tuples of numbers are in no cycle */
   hiprt_py_free(object);
 }
 

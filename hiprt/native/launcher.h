@@ -13,6 +13,8 @@ typedef struct {
   hiprt_kernel *kernel; /* borrowed: the subclass holds it */
   uint32_t shared;      /* bytes of dynamic shared memory of a launch that says none */
   char formats[HIPRT_MAX_ARGS + 1]; /* of each argument, as module struct names it; P: a buffer, s: bytes */
+  PyObject *sizes[2];   /* the tuples of grid and block that came last, which never change; NULL: none */
+  uint32_t known[2][3]; /* what is in them */
 } hiprt_py_launcher;
 
 extern PyTypeObject *hiprt_py_launcher_type;

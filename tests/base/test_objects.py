@@ -58,6 +58,30 @@ def test_sizes_of_numpy(stream, put):
     assert y.numpy().tolist() == [6, 2, 3, 4]
 
 
+def test_sizes_are_read_again_where_they_may_have_changed(stream, put):
+    """A tuple that comes again is read once, but for numbers that are none yet, and other tuples in its place."""
+
+    class Growing:
+        size = 0
+
+        def __index__(self):
+            self.size += 1
+            return self.size
+
+    x, y, growing = hiprt.zeros(4, "int32"), hiprt.zeros(4, "int32"), (Growing(), 1, 1)
+    recording = Recording()
+    with recording.record(stream):
+        for grid, block in [(growing, ONE), (growing, ONE), ((5, 2, 3), (4, 2, 1)), ((6, 1, 1), (4, 2, 1)), (ONE, ONE)]:
+            put(stream, grid, block, x, y, 1, 2, 3.0, 4)
+        for length in range(2, 5):
+            put(stream, (length, 1, 1), (length, 1, 1), x, y, 1, 2, 3.0, 4)  # which may lie where the one before did
+    grids = [node.grid for node in recording.nodes()]
+    assert grids == [ONE, (2, 1, 1), (5, 2, 3), (6, 1, 1), ONE, (2, 1, 1), (3, 1, 1), (4, 1, 1)]
+    assert [node.block for node in recording.nodes()][1:5] == [ONE, (4, 2, 1), (4, 2, 1), ONE]
+    with pytest.raises(ValueError, match="three sizes"):
+        put(stream, ONE, growing[:2], x, y, 1, 2, 3.0, 4)
+
+
 @pytest.mark.parametrize(
     ("at", "value"), [(0, 2**31), (0, -(2**31) - 1), (1, -1), (1, 2**32), (2, 1e39), (2, "1"), (3, 2**63)]
 )

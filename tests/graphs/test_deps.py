@@ -222,3 +222,47 @@ def test_both_mode_keeps_data_edges_beside_the_chain():
     p.kernel((64, 72, WRITE))
     p.kernel((0, 8, READ), (256, 264, WRITE))
     assert p.dependencies() == [[], [0], [0, 1]]
+
+
+def issue(program, work):
+    """Record nodes: each a list of ranges with the scalar of its kernel, or a barrier."""
+    for node in work:
+        program.barrier() if node == "barrier" else program.kernel(*node[0], scalar=node[1], ahead=node[2])
+
+
+followed = st.lists(
+    st.one_of(
+        st.tuples(st.lists(ranges, min_size=1, max_size=3), st.integers(0, 3), st.sampled_from([None, 0, 1])),
+        st.just("barrier"),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(followed, followed, st.integers(0, 20), st.integers(1, 60), st.integers(0, 4))
+def test_a_recording_that_follows_another_is_the_one_that_would_have_been(earlier, other, same, by, scalar):
+    """The first nodes come again with other numbers, one elsewhere, others behind them: all is as without it."""
+    work = [node if node == "barrier" else (node[0], node[1] + scalar, node[2]) for node in earlier]
+    if same < len(work) and work[same] != "barrier":
+        (start, end, access), *rest = work[same][0]
+        work[same] = [(start + by, end + by, access), *rest], *work[same][1:]
+    work = work[: same + 3] + other
+    fresh, before, found = Program(), Program(), Program()
+    issue(fresh, work)
+    # Only the very same kernels are taken for the same work.
+    issue(before, earlier)
+    core.lib.hiprt_recorder_end(before.recorder)
+    found.kernels = before.kernels
+    core.lib.hiprt_recorder_follow(found.recorder, before.recorder)
+    issue(found, work)
+    core.lib.hiprt_recorder_end(found.recorder)
+    assert found.dependencies() == fresh.dependencies()
+    assert found.overlapping() == fresh.overlapping()
+    assert found.key == fresh.key
+    lib = core.lib
+    assert lib.hiprt_recorder_arguments(found.recorder) == lib.hiprt_recorder_arguments(fresh.recorder)
+    assert found.same_key(fresh)
+    assert fresh.same_key(found)
+    assert before.same_key(found) == before.same_key(fresh)
+    assert bool(lib.hiprt_recorder_same_arguments(found.recorder, fresh.recorder))

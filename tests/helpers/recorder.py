@@ -16,23 +16,33 @@ class Program:
 
     def __init__(self, edges=1):
         lib = core.lib
+        self.kernels = {}  # what was declared so far; programs that share it launch the very same kernels
         self.recorder = core.create("hiprt_recorder", lib.hiprt_recorder_release, lib.hiprt_recorder_create, edges)
         self.stream = core.create("hiprt_stream", end, lib.hiprt_stream_create, 0, 0)
         core.call(core.lib.hiprt_recorder_start(self.recorder, self.stream, False))
 
     def kernel(self, *ranges, function=0x1000, grid=(1, 1, 1), block=(32, 1, 1), shared=0, scalar=0, ahead=None):
         """Record a kernel; ranges are (start, end, access). `ahead` has a bit for each that it reads before waiting."""
-        args = [(8, 8, access) for _, _, access in ranges] + [(4, 4, 0)]
-        out = core.ffi.new("hiprt_kernel **")
-        core.call(core.lib.hiprt_kernel_create(function, b"k", len(args), args, out))
-        kernel = out[0]
-        if ahead is not None:
-            core.lib.hiprt_kernel_wait_itself(kernel, ahead)
+        declared = function, tuple(access for _, _, access in ranges), ahead
+        if declared not in self.kernels:
+            self.kernels[declared] = self.declare(*declared)
+        kernel = self.kernels[declared]
         arguments = b"".join(struct.pack("<Q", start) for start, _, _ in ranges) + struct.pack("<Ixxxx", scalar)
         touched = b"".join(struct.pack("<2Q", start, end) for start, end, _ in ranges)
         payload = struct.pack("<8I", *grid, *block, shared, 0) + arguments + touched
         core.call(core.lib.hiprt_launch(self.stream, kernel, payload, len(payload)))
-        core.lib.hiprt_kernel_release(kernel)
+
+    @staticmethod
+    def declare(function, accesses, ahead):
+        """Make a kernel with these buffers and a number of 4 bytes behind them."""
+        args = [(8, 8, access) for access in accesses] + [(4, 4, 0)]
+        lib = core.lib
+        kernel = core.create(
+            "hiprt_kernel", lib.hiprt_kernel_release, lib.hiprt_kernel_create, function, b"k", len(args), args
+        )
+        if ahead is not None:
+            lib.hiprt_kernel_wait_itself(kernel, ahead)
+        return kernel
 
     def barrier(self):
         """Record work that declares nothing."""
