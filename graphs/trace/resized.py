@@ -98,9 +98,13 @@ class Calls:
         with TRACE.recording():
             for call in calls:
                 op, rule, number, arguments, inputs = call
-                now = rule if self.others.isdisjoint(inputs) else self.rule(op, arguments)
+                if self.others.isdisjoint(inputs):
+                    self.values += [self.result(each, inputs) for each in rule[1]]
+                    found.append(call)
+                    continue
+                now = self.rule(op, arguments)
                 self.note(now, rule, inputs)
-                found.append(call if now is rule else (op, now, number, arguments, inputs))
+                found.append((op, now, number, arguments, inputs))
         return tuple(found)
 
     def rule(self, op: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -114,7 +118,8 @@ class Calls:
         """Note the results of a call whose rule was another one."""
         if len(now[1]) != len(before[1]):
             raise ValueError("the call has other results")
-        for (pattern, operand, _), (earlier, *_) in zip(now[1], before[1]):
+        for each, (earlier, *_) in zip(now[1], before[1]):
+            pattern, operand, _ = each
             if (pattern is None) != (earlier is None):
                 raise ValueError("the call has other results")
             if pattern is not None and pattern.form is not earlier.form:
@@ -122,7 +127,12 @@ class Calls:
                 self.patterns[len(self.values)] = pattern
             elif pattern is None and operand >= 0 and inputs[operand] in self.others:
                 raise ValueError("the call returns an operand")
-            self.values.append(pattern)
+            self.values.append(self.result(each, inputs))
+
+    def result(self, described: tuple[Any, int, int], inputs: tuple[int, ...]) -> Any:
+        """Return what has the form of a call's result; that is one of its operands where the rule says so."""
+        pattern, operand, _ = described
+        return self.values[inputs[operand]] if pattern is None and operand >= 0 else pattern
 
     def argument(self, template: tuple[Any, ...]) -> Any:
         """Return what a template stands for."""
