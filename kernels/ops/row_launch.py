@@ -7,14 +7,14 @@ from hiprt.kernels.lang.launch import Three
 from hiprt.kernels.lang.operands import floating, same
 from hiprt.kernels.tuning.target import Target
 
-__all__ = ["row_launch", "rows_of", "vector"]
+__all__ = ["THREADS", "row_launch", "rows_of", "vector"]
 
 THREADS = 256
 
 
-def row_launch(target: Target, rows: int, width: int) -> tuple[Three, Three]:
+def row_launch(target: Target, rows: int, width: int, most: int = THREADS) -> tuple[Three, Three]:
     """Return the grid, which has a threadgroup for each row, and the threads that share a row; a plain loop has one."""
-    threads = 1 if target.takes_loops else min(THREADS, max(1, -(-width // 32)) * 32)
+    threads = 1 if target.takes_loops else min(most, max(1, -(-width // 32)) * 32)
     return (rows, 1, 1), (threads, 1, 1)
 
 

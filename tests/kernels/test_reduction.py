@@ -119,6 +119,17 @@ def test_logsumexp(branch, dtype, axis, normal, close):
     close(kernels.logsumexp(hiprt.array(x), axis, True), exact, magnitude=np.abs(exact) + 1, steps=60)
 
 
+@pytest.mark.parametrize("width", [8192, 8193, 20001])
+def test_logsumexp_of_a_vocabulary(branch, width, normal, close):
+    """Rows whose largest number comes last, so that sums are scaled down, and rows that have no finite sum."""
+    x = np.sort(normal((3, width), np.float32, 1, 4.0), axis=1)
+    exact = reference.logsumexp(x, 1, False)
+    close(kernels.logsumexp(hiprt.array(x), 1), exact, magnitude=np.abs(exact) + 1, steps=60)
+    close(kernels.softmax(hiprt.array(x)), reference.softmax(x), steps=200)
+    x[0, width - 1], x[1, 5], x[2] = np.nan, np.inf, -np.inf
+    assert np.array_equal(kernels.logsumexp(hiprt.array(x), 1).numpy(), [np.nan, np.inf, -np.inf], equal_nan=True)
+
+
 def test_logsumexp_of_extremes(branch):
     inf, nan = np.inf, np.nan
     rows = [[1000, 1000], [-inf, -inf], [inf, 1], [inf, -inf], [nan, inf], [nan, 0], [-inf, 3]]

@@ -13,13 +13,16 @@ from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous
 from hiprt.kernels.ops.elementwise.result_dtypes import real
 from hiprt.kernels.ops.promotion import at_least_float, strided
-from hiprt.kernels.ops.row_launch import row_launch
+from hiprt.kernels.ops.row_launch import THREADS, row_launch
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["row_softmax", "softmax"]
+
+WIDE = 8192  # elements: the logits of a vocabulary are wider, rows of attention are not
+MOST_THREADS = 1024
 
 KERNEL = Kernel(
     "norm/softmax",
@@ -28,6 +31,7 @@ KERNEL = Kernel(
     scalars={"width": "uint"},
     template={"T": "dtype", "LOGARITHM": "bool"},
     headers=("norm/row_sums.h",),
+    threads=MOST_THREADS,
     aliasing={"out": ("x",)},
     instances=each(LOGARITHM=(False, True)),
 )
@@ -81,4 +85,5 @@ def plan_of(x: Form, target: Target) -> Plan:
 @Planned
 def row_softmax(dtype: np.dtype[Any], logarithm: bool, rows: int, width: int, target: Target) -> Launch:
     """Return the launch over rows; with `logarithm` each gives the logarithm of the sum of its exponentials instead."""
-    return Launch(KERNEL, *row_launch(target, rows, width), {"T": dtype, "LOGARITHM": logarithm}, width=width)
+    grid, threads = row_launch(target, rows, width, MOST_THREADS if width > WIDE else THREADS)
+    return Launch(KERNEL, grid, threads, {"T": dtype, "LOGARITHM": logarithm}, width=width)
