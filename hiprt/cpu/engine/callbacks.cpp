@@ -74,11 +74,21 @@ unsigned long long nanoseconds() {
   return static_cast<unsigned long long>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 }
 
+char *thread_pointer() {
+#if defined(__x86_64__)  // gcc has the builtin function from version 11 on
+  char *p;
+  __asm__("mov %%fs:0, %0" : "=r"(p));
+  return p;
+#else
+  return static_cast<char *>(__builtin_thread_pointer());
+#endif
+}
+
 __hiprt_host make_table() {
   __hiprt_host table{};
   table.barrier = barrier;
   table.warp = warp;
-  table.check = reinterpret_cast<char *>(&core_context) - static_cast<char *>(__builtin_thread_pointer());
+  table.check = reinterpret_cast<char *>(&core_context) - thread_pointer();
   table.access = access;
   table.fence = fence;
   table.streak = streak;
