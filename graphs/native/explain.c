@@ -67,11 +67,13 @@ void hiprt_explain(const hiprt_recorder *before, const hiprt_recorder *now, hipr
       add_launch(out, &b);
       return;
     }
-    if (!is_same_key && (a.n_deps != b.n_deps || memcmp(a.deps, b.deps, a.n_deps * sizeof *a.deps))) {
+    const int has_deps = a.n_deps || b.n_deps;
+    if (has_deps && (a.n_deps != b.n_deps || memcmp(a.deps, b.deps, a.n_deps * sizeof *a.deps))) {
       hiprt_text_add(out, "node %u (%s) waits for other nodes than before", i, name_of(&a));
       return;
     }
-    if (is_same_key && a.payload_size && memcmp(a.payload, b.payload, a.payload_size)) {
+    const size_t size = a.kernel ? sizeof(hiprt_dims) + a.kernel->args_size : a.payload_size;
+    if (is_same_key && size && memcmp(a.payload, b.payload, size)) {
       hiprt_text_add(out, "node %u (%s)", i, name_of(&a));
       add_argument(out, &a, &b);
       return;
