@@ -42,11 +42,11 @@ def one_of_each(items, key):
 
 @pytest.fixture(scope="module")
 def work(form):
-    """Every program for every target; in the short form one of each kernel and dtype, for one target each in turn."""
+    """Every program for every target; in the short form one of each kernel, of one dtype, for one target in turn."""
     every, programs = len(TARGETS), units([])
     if form == "short":
         every = 1
-        programs = one_of_each(programs, lambda unit: (unit.instance.kernel.name, unit.instance.template[:1]))
+        programs = one_of_each(programs, lambda unit: unit.instance.kernel.name)
     return [(unit, TARGETS[(i + j) % len(TARGETS)]) for i, unit in enumerate(programs) for j in range(every)]
 
 

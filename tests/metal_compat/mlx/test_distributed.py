@@ -78,8 +78,12 @@ def test_a_launcher_that_says_no_place(monkeypatch):
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.wide)])
 def test_collectives_and_messages(ranks, form):
-    """Of each dtype, of a part of the ranks, and of random programs, in whatever graphs the ranks compute them."""
-    ended = run(ranks, PROGRAMS / "collectives.py", 4 if form == "short" else 100, 10)
+    """Of each dtype, of a part of the ranks, and of random programs, in whatever graphs the ranks compute them.
+
+    The short form takes a dtype of each size.
+    """
+    words = (4, 10, "bfloat16", "bool_", "float32", "complex64") if form == "short" else (100, 10)
+    ended = run(ranks, PROGRAMS / "collectives.py", *words)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert sorted(ended.stdout.splitlines()) == [f"rank {rank}: right" for rank in range(ranks)]
 
