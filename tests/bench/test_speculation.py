@@ -92,7 +92,10 @@ def shipped(request, tmp_path_factory):
 
 @pytest.mark.parametrize(("drafts", "tokens"), [(3, 60), *(wide(each, 200) for each in range(1, 8))])
 def test_the_shipped_model_writes_the_same_text(shipped, drafts, tokens):
-    """Each step is one launch, and nothing is patched, unless caches grow, as behind the prompts but the first."""
+    """Each step is one launch, and behind the first few nothing is patched, unless caches grow, as with longer prompts.
+
+    The first few make graphs, or patch those of an earlier text whose memory was elsewhere.
+    """
     model, singles = shipped
     for prompt, single in zip(PROMPTS, singles, strict=True):
         report = model.generate(prompt, tokens=tokens, speculate=drafts)
@@ -100,7 +103,8 @@ def test_the_shipped_model_writes_the_same_text(shipped, drafts, tokens):
         assert single.text.startswith(report.text)
         if prompt is None:
             assert report.launches_per_token == 1
-            assert report.rungs["patch"] == report.rungs["update"] == report.rungs["eager"] == 0
+            assert report.rungs["update"] == report.rungs["eager"] == 0
+            assert report.rungs["patch"] + report.rungs["instantiate"] <= 8
         assert report.speculate == drafts
         assert report.acceptance == pytest.approx((report.tokens_per_step - 1) / drafts, abs=1e-3)
     assert report.tokens_per_step > 1
