@@ -120,7 +120,8 @@ struct bfloat16_t {
   HIPRT_INLINE explicit bfloat16_t(float value) {
     uint word = as_type<uint>(value);
     bool nan = (word & 0x7fffffffu) > 0x7f800000u;
-    bits = ushort(nan ? (word >> 16) | 0x40u : (word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
+    const uint quiet = (word >> 16) | 0x40u, rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
+    bits = ushort(nan ? quiet : rounded);
   }
   template <typename T, typename hiprt::only_if<hiprt::number<T>::kind == 1>::type = 0>
   HIPRT_INLINE bfloat16_t(T value) : bfloat16_t(float(value)) {}

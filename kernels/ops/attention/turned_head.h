@@ -22,11 +22,12 @@ void turn(const T* from, T* to, const T* weight, const float2* angles, float eps
 }
 #else
 // A simdgroup takes a head: a lane takes pairs of elements that are turned together, then elements that are not turned.
-// ITEMS is how many a lane takes at most.
+// ITEMS is how many a lane takes at most, of which PAIRS can be pairs.
 template <typename T, int ITEMS>
 struct turned_head {
-  float left_weight[ITEMS], right_weight[ITEMS];
-  float2 angles[ITEMS];
+  enum { PAIRS = (ITEMS + 1) / 2 };
+  float left_weight[ITEMS], right_weight[PAIRS];
+  float2 angles[PAIRS];
 
   // Reads what does not depend on the head: the angles, and the weights of the norm where it has one.
   void prepare(const device ulong* frequencies, int place, const device T* weight, bool has_norm, uint width, uint half_dims,
@@ -34,10 +35,10 @@ struct turned_head {
 #pragma unroll
     for (uint j = 0; j < ITEMS; j++) {
       const uint i = j * 32 + lane;
-      const bool is_pair = i < half_dims;
+      const bool is_pair = j < PAIRS && i < half_dims;
       if (is_pair) angles[j] = cos_sin(frequencies[i] * ulong(place));
       left_weight[j] = has_norm && i < width - half_dims ? float(weight[is_pair ? i : i + half_dims]) : 1.0f;
-      right_weight[j] = has_norm && is_pair ? float(weight[i + half_dims]) : 1.0f;
+      if (j < PAIRS) right_weight[j] = has_norm && is_pair ? float(weight[i + half_dims]) : 1.0f;
     }
   }
 
@@ -50,7 +51,7 @@ struct turned_head {
 #pragma unroll
     for (uint j = 0; j < ITEMS; j++) {
       const uint i = j * 32 + lane;
-      const bool is_pair = i < half_dims;
+      const bool is_pair = j < PAIRS && i < half_dims;
       left[j] = i < items ? float(from[is_pair ? i : i + half_dims]) : 0.0f;
       right[j] = is_pair ? float(from[i + half_dims]) : 0.0f;
       sum = mad(left[j], left[j], mad(right[j], right[j], sum));
@@ -59,7 +60,7 @@ struct turned_head {
 #pragma unroll
     for (uint j = 0; j < ITEMS; j++) {
       const uint i = j * 32 + lane;
-      const bool is_pair = i < half_dims;
+      const bool is_pair = j < PAIRS && i < half_dims;
       if (i >= items) continue;
       float a = left[j], b = right[j];
       if (has_norm) {
