@@ -91,7 +91,7 @@ def pytest_terminal_summary(terminalreporter, config):
     """Say what was left out."""
     if count := config.stash.get(LEFT_OUT, 0):
         terminalreporter.write_line(
-            f"left out, to be run with --all: {count} parametrisations, whose values are in others; long forms of soaks"
+            f"left out, to be run with --all: {count} parametrisations that are like others; long forms of soaks"
         )
 
 

@@ -54,6 +54,7 @@ def check(got, exact):
         np.testing.assert_allclose(found.astype(np.float64), exact.astype(np.float64), rtol=digits, atol=1e-6)
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("symbol", SYMBOLS)
 def test_an_operator_is_numpy_s(stream, symbol, dtype):

@@ -47,11 +47,11 @@ class Item:
         self.callspec = type("Callspec", (), {"params": params})
 
     def get_closest_marker(self, name):
-        return name if name == self.marker else None
+        return self.marker if self.marker and self.marker.name == name else None
 
 
 def test_few_parametrisations_run_whole():
-    few = [Item(f"f.py::few[{i}]", dict(zip("abc", v))) for i, v in enumerate(product((0, 1, 2), (0, 1), (0, 1)))]
+    few = [Item(f"f.py::few[{i}]", dict(zip("abc", v))) for i, v in enumerate(product((0, 1, 2), (0, 1), (0,)))]
     many = [Item(f"f.py::many[{i}]", dict(zip("abc", v))) for i, v in enumerate(product((0, 1, 2), (0, 1, 2), (0, 1)))]
     assert len(few) == FEW < len(many)
     out = left_out(few + many)
@@ -61,10 +61,12 @@ def test_few_parametrisations_run_whole():
 
 def test_markers_choose():
     cases = [{"a": i, "b": j} for i in range(6) for j in range(6)]
-    singles = [Item(f"f.py::singles[{i}]", case, "singles") for i, case in enumerate(cases)]
-    wide = Item("f.py::wide[0]", {"a": 0}, "wide")
-    out = left_out([*singles, wide])
+    singles = [Item(f"f.py::singles[{i}]", case, pytest.mark.singles) for i, case in enumerate(cases)]
+    wide = Item("f.py::wide[0]", {"a": 0}, pytest.mark.wide)
+    alike = [Item(f"f.py::alike[{i}]", {"a": i}, pytest.mark.every(4)) for i in range(9)]
+    out = left_out([*singles, wide, *alike])
     assert wide in out
+    assert [item.callspec.params["a"] for item in alike if item not in out] == [0, 4, 8]
     kept = [item.callspec.params for item in singles if item not in out]
     assert 6 <= len(kept) < 12
     assert set.union(*map(values, kept)) == set.union(*map(values, cases))

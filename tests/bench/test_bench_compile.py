@@ -22,7 +22,7 @@ def child(root, *arguments, provider):
     return done.stdout
 
 
-@pytest.mark.parametrize("provider", ["null", "cpu"])
+@pytest.mark.parametrize("provider", ["null", pytest.param("cpu", marks=pytest.mark.wide)])
 def test_json(root, provider):
     sizes = ("--sizes", "3") if provider == "null" else ()
     told = json.loads(child(root, "--json", "--provider", provider, *sizes, provider=provider))
@@ -54,6 +54,7 @@ def test_nodes_by_pass(root):
     assert said[1].split()[0] == "qwen3-mini"
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("name", "nodes"), [("qwen3-30b-a3b", 338), ("qwen3.5-35b-a3b", 282)])
 def test_nodes_of_models_that_are_published(root, name, nodes):
     """In their own sizes, on no device, plain ops have the nodes of the kernels that the engine calls by hand."""

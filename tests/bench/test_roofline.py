@@ -110,6 +110,7 @@ def test_prompts_are_modelled_by_matrix_instructions(capsys):
     assert "a model, no measurement: a prompt of 2048 tokens" in capsys.readouterr().out
 
 
+@pytest.mark.wide
 def test_the_kernels_are_shown_beside_the_one_of_every_gpu(capsys):
     parser = argparse.ArgumentParser()
     roofline.add_arguments(parser)

@@ -69,6 +69,7 @@ ACCURACY = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ACCURACY)
 def test_accuracy(name):
     function, values, bound = ACCURACY[name]

@@ -1,8 +1,6 @@
 """Memory requests of the C core that fail, its own and those through Python's API: a clear error, nothing lost, and
 afterwards the same bits in one process."""
 
-from collections import Counter
-
 import pytest
 from faults.sweep import PHASES, Worker, by_stack
 
@@ -21,6 +19,7 @@ def worker(tmp_path):
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.every(2)
 @pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "first"])
 def test_a_request_fails(worker, phase, form):
     """Some places in the core, or with ``--all`` one of each and every call of malloc, once and from then on."""
@@ -33,14 +32,11 @@ def test_a_request_fails(worker, phase, form):
     assert wrong == []
 
 
+@pytest.mark.wide
 @pytest.mark.timeout(900)
-def test_a_failure_that_a_program_swallows(worker, form):
-    """Every request; in the short form some of places in the core that ask for each launch, and some that do not."""
-    requests = worker.ask("swallowing")
-    count = Counter(place[0] for _, place in requests)
-    rare = [n for n, (_, place) in enumerate(requests, 1) if count[place[0]] < 100]
-    chosen = {*rare[:: len(rare) // PLACES + 1], *by_stack(requests, PLACES)}
-    numbers = sorted(chosen) if form == "short" else range(1, len(requests) + 1)
+def test_a_failure_that_a_program_swallows(worker):
+    """Every request."""
+    numbers = range(1, len(worker.ask("swallowing")) + 1)
     assert [(n, worker.ask("swallowing", n, 1, 0)[1]) for n in numbers] == [(n, []) for n in numbers]
 
 

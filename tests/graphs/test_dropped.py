@@ -213,16 +213,19 @@ def forked_stream():
         return [x.numpy().tolist(), made.rungs["eager"]]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_our_captures(profile, form):
     assert child(beside_our_captures, 0, 4 if form == "short" else 40, profile=profile) == []
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.every(2)
+@pytest.mark.parametrize("profile", PROFILES[::-1])
 def test_captures_of_others(profile, form):
     assert child(beside_others_captures, 0, 6 if form == "short" else 60, profile=profile) == []
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_stream_that_a_capture_forked_to(profile):
     expected = (np.arange(N, dtype=np.uint32) * 3 + 1) * 3 + 1

@@ -131,6 +131,7 @@ def sweep(calls, mode, flags, ways):
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value) or "default",
 )
+@pytest.mark.every(2)
 def test_nothing_runs_twice(mode, flags, tmp_path, form):
     """A call that returns has run once, an error has run nothing, and else it says that outputs are undefined.
 

@@ -25,7 +25,7 @@ from hiprt.graphs.launch.execs import Execs
 CHUNK, TOGETHER = 100, 3
 ALONE = {"short": 200, "usual": 1700, "long": 170_000}
 AT_ONCE = {"short": 150, "usual": 300, "long": 30_000}
-OF_A_PROFILE = {"short": 30, "usual": 200, "long": 200}
+OF_A_PROFILE = {"short": 20, "usual": 200, "long": 200}
 
 
 def pytest_generate_tests(metafunc):
@@ -55,7 +55,8 @@ def test_programs_at_once_do_not_disturb_each_other(at_once):
 def test_programs_give_the_same_bits_under_every_profile(root, form, profile):
     """A few programs in a process of each profile."""
     environment = os.environ | ({"HIPRT_CPU_PROFILE": profile} if profile else {})
-    for arguments in (["--count", str(OF_A_PROFILE[form])], ["--count", "20", "--together", "3"]):
+    count = OF_A_PROFILE[form]
+    for arguments in (["--count", str(count)], ["--count", str(count // 2), "--together", "3"]):
         child = subprocess.run(
             [sys.executable, "-m", "helpers.fuzz", "--seed", "1000000", *arguments],
             cwd=root / "tests",

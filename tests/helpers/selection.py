@@ -3,7 +3,7 @@
 import random
 from itertools import combinations
 
-FEW = 12  # parametrisations of a test that always run
+FEW = 6  # parametrisations of a test that always run
 
 
 def form(config):
@@ -61,7 +61,8 @@ def chosen(found, seed):
 def left_out(items):
     """Return the tests that run with ``--all`` only: those marked ``wide``, and most of many parametrisations.
 
-    What is left has every value of each parameter, and, unless it is marked ``singles``, every two values together.
+    What is left has every value of each parameter, and, unless it is marked ``singles``, every two values together. Of
+    those marked ``every(n)``, whose cases are alike, one in n is left.
 
     Parameters
     ----------
@@ -74,7 +75,10 @@ def left_out(items):
         if hasattr(item, "callspec") and item not in out:
             functions.setdefault(item.nodeid.split("[")[0], []).append(item)
     for name, cases in functions.items():
-        if len(cases) > FEW:
+        if marker := cases[0].get_closest_marker("every"):
+            (step,) = marker.args
+            out += [case for i, case in enumerate(cases) if i % step]
+        elif len(cases) > FEW:
             parts = values if cases[0].get_closest_marker("singles") else pairs
             kept = chosen([parts(case.callspec.params) for case in cases], name)
             out += [case for i, case in enumerate(cases) if i not in kept]

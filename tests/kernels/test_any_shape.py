@@ -371,7 +371,7 @@ OPS = {
 
 @pytest.mark.singles
 @pytest.mark.parametrize("name", OPS)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_shape(branch, name, data):
     """Whole numbers are equal; others within a rounding of the largest, and of the parts they are made of."""

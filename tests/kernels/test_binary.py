@@ -127,6 +127,7 @@ def test_shapes_broadcast(shapes, turned):
     np.testing.assert_array_equal(kernels.subtract(x, y).numpy(), a - b)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", OPS)
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), shape=st.tuples(st.integers(0, 40), st.integers(1, 40)))
@@ -203,6 +204,7 @@ def test_where_and_clip(normal):
         kernels.clip(device, None, None)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_casts(name):
     dtype = dtype_of(name)
@@ -264,6 +266,7 @@ FLOATS = (np.float32, np.float64, np.float16, hiprt.bfloat16.type)
 NUMBERS = [kind(3) for kind in (*FLOATS, np.int32, np.uint8, np.bool_)]
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
 def test_scalars_of_numpy_count_as_python_numbers(stream, dtype, number):

@@ -113,11 +113,11 @@ def test_dot_and_matrix_instructions_are_counted(compiler, target):
 
 
 def test_spills_are_seen(compiler):
-    body = "".join(f"  float v{i} = x[{i} * 997 + threadIdx.x];\n" for i in range(400))
+    body = "".join(f"  float v{i} = x[{i} * 997 + threadIdx.x];\n" for i in range(160))
     text = (
         'extern "C" __global__ void __launch_bounds__(1024) k(volatile float* x) {\n'
         + body
-        + "".join(f"  x[{i}] = v{i} * v{399 - i};\n" for i in range(400))
+        + "".join(f"  x[{i}] = v{i} * v{159 - i};\n" for i in range(160))
         + "}\n"
     )
     assembly = compiler.assembly(hip_program(text, "k.hip"), "k", "gfx942")

@@ -32,6 +32,7 @@ def check(got, exact, steps):
     assert (error <= steps * 2.0**-23 * (np.abs(exact) + 1e-3) + (np.abs(exact) * 1e-6 if steps > 8 else 0)).all()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", UNARY)
 def test_one_operand(name):
     x = numbers((5, 40), 1)

@@ -78,17 +78,20 @@ def check_down(
         close(got, exact, magnitude=reference.moe_down(np.abs(y), indices, np.abs(shares), sizes, last), steps=steps)
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize(("group", "bits"), FORMATS)
 def test_every_format(branch, group, bits, close, normal):
     check_gate_up(close, normal, 2, 3, 5, 7, 3 * group, HALF, group, bits, seed=bits)
     check_down(close, normal, 2, 3, 2, 7, 3 * group, HALF, group, bits, seed=bits)
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("shape", [(1, 8, 16, 33, 2048), (2, 2, 3, 10, 5120)])
 def test_gate_up_of_models_shapes(branch, dtype, shape, close, normal):
     check_gate_up(close, normal, *shape, dtype)
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("shape", [(1, 8, 16, 33, 768), (2, 9, 17, 20, 512)])
 def test_down_of_models_shapes(branch, dtype, shape, close, normal):
     check_down(close, normal, *shape, dtype)

@@ -99,6 +99,7 @@ KERNELS = {kernel.name: kernel for kernel in (*elementwise(), *others())}
 COMPLEX = {kernel.name: kernel for kernel in complex_numbers()}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", KERNELS)
 def test_is_metal(name):
     assert check_metal(KERNELS[name].text("metal", ())) == []
@@ -110,6 +111,7 @@ def test_complex_numbers_have_no_metal(name):
         COMPLEX[name].text("metal", ())
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", [*KERNELS, *COMPLEX])
 def test_is_machine_code(name):
     compiler = Compiler()

@@ -1,7 +1,6 @@
 """Every kernel compiles for AMD GPUs without one: resources, argument blocks and declarations in the machine code."""
 
 import json
-import re
 import struct
 import subprocess
 import sys
@@ -91,13 +90,11 @@ def test_every_instance_of_the_device_is_compiled():
     assert out["programs"] == len(instances(is_loops=library.current().provider.takes_loops))
 
 
-def test_ops_launch_what_the_catalogue_has(stream, form):
-    """The small calls that are executed as machine code: together every instance, and right on the device in use.
-
-    In the short form one of each op and shape but for heads' sizes, which are every kernel together.
-    """
+@pytest.mark.wide
+def test_ops_launch_what_the_catalogue_has(stream):
+    """The small calls that are executed as machine code: together every instance, and right on the device in use."""
     launched, names = set(), set()
-    for case in cases() if form != "short" else one_of_each(cases(), op_and_shape):
+    for case in cases():
         launch, result = launch_of(case)
         if launch.kernel.name in KERNELS:  # else it is of NVIDIA's own
             launched.add(launch.kernel.symbol(launch.template))
@@ -107,12 +104,7 @@ def test_ops_launch_what_the_catalogue_has(stream, form):
         assert row.is_right, (launch.kernel.name, case.name, row.error)
     assert names == KERNELS.keys()
     assert launched <= {instance.symbol for instance in instances()}
-    assert form == "short" or launched == {instance.symbol for instance in instances()}
-
-
-def op_and_shape(case):
-    """What a case calls, and with what but for the sizes of heads."""
-    return getattr(case.op, "func", case.op).__name__, re.sub(r"\b(heads?|positions) of \d+", r"\1", case.name)
+    assert launched == {instance.symbol for instance in instances()}
 
 
 def test_every_kernel_is_compiled_for_every_target(report, work, form):
@@ -222,6 +214,7 @@ extern "C" __global__ void __launch_bounds__({threads}) k(const float* x, float*
 """
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("target", sorted(MACHINES))
 @pytest.mark.parametrize(
     ("threads", "lds", "held"), [(64, 4096, 8), (256, 4096, 96), (1024, 40960, 8), (256, 20480, 40)]

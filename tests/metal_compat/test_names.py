@@ -337,6 +337,7 @@ def test_the_prelude_has_names():
     assert {"here", "extent", "place", "group", "uint", "metal", "min", "half", "float4", "int64_t"} <= set(found)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("names", chunks(identifiers()), ids=lambda names: names[0])
 def test_a_parameter_may_have_any_name_of_the_prelude(names, body_of):
     kernel = metal_kernel("named", names, ["hiprt_result"], body_of(names))

@@ -28,6 +28,7 @@ def test_each_rung_alone_gives_the_same_bits(profile, rung):
     assert result["rungs"][rung] > 0
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_shipped_model_writes_the_same_logits(profile):
     command = [sys.executable, "-m", "hiprt", "generate", "--tokens", str(TOKENS), "--verify", "--json"]
