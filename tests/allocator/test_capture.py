@@ -58,6 +58,7 @@ def memory_of_a_capturing_stream():
     return [address in [buffer.address for buffer in early], ended, late.address == address]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("quirk", QUIRKS)
 @pytest.mark.parametrize("memory", ["0", "1"])
 def test_captures_survive(quirk, memory):

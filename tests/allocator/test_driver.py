@@ -117,12 +117,14 @@ def test_memory_is_bounded_and_right(defect):
     assert left == 0
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("defect", ["", *DEFECTS])
 def test_steps(defect):
     """Graph steps have the same bits, on memory of the driver's pools too."""
     assert child(decode, quirks=defect, HIPRT_CPU_MEMORY_MB="64", **ASYNC) == expected()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("defect", ["", *DEFECTS])
 def test_memory_goes_back_only_when_idle(defect):
     got = child(trim_behind_work, quirks=defect, HIPRT_CPU_MEMORY_MB="64", **ASYNC)

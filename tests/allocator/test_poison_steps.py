@@ -161,6 +161,7 @@ def test_every_launch_finds_fresh_memory(mode):
     assert child(reads_too_early, mode, **POISON) == [True] * 4
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("most", ["0", "1", "5"])
 def test_same_numbers_with_and_without(mode, most):

@@ -65,6 +65,7 @@ def is_like(shown, printed):
     return at == len(text) or (bool(parts) and text.endswith(parts[-1]))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "name",
     [

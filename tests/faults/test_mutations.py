@@ -4,6 +4,7 @@ import pytest
 from faults.mutations import KINDS, in_child
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutated_inputs(kind):
     found = in_child(kind, 200, 2)

@@ -156,6 +156,7 @@ np.savez(sys.argv[3], *[each.numpy().view(np.uint8) for each in made])
 """
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_another_process_runs_it(tmp_path, name):
     function, inputs = FUNCTIONS[name]

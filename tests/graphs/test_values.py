@@ -129,6 +129,7 @@ def test_random_calls_have_the_bits_of_numpy(stream, form, way):
         assert varied.run(seed, stream=stream, **varied.WAYS[way]) is None
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("profile", fuzz.PROFILES)
 def test_random_calls_under_every_profile(root, form, profile):
     """The same on imitations of ROCm's releases."""

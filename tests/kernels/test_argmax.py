@@ -79,6 +79,7 @@ KINDS = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64"
 KINDS += ["float16", "bfloat16", "float32"]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_dtype(branch, kind):
     dtype = hiprt.bfloat16 if kind == "bfloat16" else np.dtype(kind)

@@ -116,6 +116,7 @@ FUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("name", FUSED)
 def test_equals_the_ops_it_stands_for(branch, dtype, name, normal):
     seeds = iter(range(20))

@@ -62,6 +62,7 @@ def test_float32_is_within_2e6_of_the_largest_result(branch, mode, group, bits, 
         assert np.abs(got - exact).max() <= 2e-6 * np.abs(exact).max(), rows
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("mode", "group", "bits"), FORMATS)
 @pytest.mark.parametrize("half", [np.dtype(np.float16), hiprt.bfloat16], ids=str)
 def test_16_bits_are_within_a_rounding_of_the_terms(branch, mode, group, bits, half, normal):

@@ -116,6 +116,7 @@ def test_any_strides(close, data, shape):
     check(close, "square", kernels.square(view), host)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", OPS)
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), shape=st.tuples(st.integers(0, 40), st.integers(1, 40)))

@@ -246,6 +246,7 @@ UNARY = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", UNARY)
 def test_functions(name, run):
     function, low, high = UNARY[name]

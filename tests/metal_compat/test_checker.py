@@ -113,6 +113,7 @@ def test_right_programs_pass(case):
 ENDS = {name: [i for i in instances(dialect="metal") if i.kernel.name == name] for name in KERNELS}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("end", [0, -1], ids=["first", "last"])
 @pytest.mark.parametrize("name", [name for name, ends in ENDS.items() if ends])
 def test_every_kernel_of_the_project_is_metal(name, end):

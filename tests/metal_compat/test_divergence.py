@@ -12,6 +12,7 @@ from helpers.rtc import Program, build
 pytestmark = pytest.mark.only("cpu", reason="a GPU's lanes meet as its hardware has it")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", CASES)
 def test_lanes_meet_as_on_a_gpu(name):
     got, expected = results(name)

@@ -36,6 +36,7 @@ def groups(values, width):
     return [values[i : i + width] for i in range(0, len(values), width)]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize(("prefix", "width"), [("simd", 32), ("quad", 4)])
 @pytest.mark.parametrize("name", OPERATIONS)

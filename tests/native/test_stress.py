@@ -25,8 +25,9 @@ def make(folder, sanitizer, monkeypatch, root):
     return program, device
 
 
+@pytest.mark.wide
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("sanitizer", ["", pytest.param("thread", marks=pytest.mark.wide)])
+@pytest.mark.parametrize("sanitizer", ["", "thread"])
 def test_eight_threads_with_four_streams_each(sanitizer, tmp_path, monkeypatch, root):
     """Open the compiler, record, patch, update, launch eagerly, destroy at once: every result right, no race (G12)."""
     program, device = make(tmp_path, sanitizer, monkeypatch, root)

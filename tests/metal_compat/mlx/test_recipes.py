@@ -251,6 +251,7 @@ def by_text(cache):
     return float(f"{cache.keys.shape[-2]}")
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "share",
     [by_a_branch, by_the_number, by_the_form, by_the_size, by_an_attribute, by_an_op, by_a_view, by_a_mask, by_text],
