@@ -1,6 +1,6 @@
 """How tests are spread over processes, which of them run, and the fixtures of all folders.
 
-``pytest`` and ``pytest tests/graphs`` run in a process per core; with files or tests named, or ``-n 0``, in this one.
+``pytest`` and ``pytest tests/graphs`` run in three processes for two cores, since tests wait for others; with files or tests named, or ``-n 0``, in this one.
 ``pytest --all`` runs every parametrisation and the soaks' usual forms; ``pytest -m soak`` the soaks' long forms.
 """
 
@@ -46,7 +46,8 @@ def pytest_configure(config):
 def pytest_cmdline_main(config):
     """Use every core for folders on the CPU device, unless ``-n`` says otherwise.
 
-    Workers, which come here too, start no others. A GPU has one process at a time.
+    Half of the cores have another worker: tests wait for programs, threads and timers. Workers, which come here too,
+    start no others. A GPU has one process at a time.
     """
     option = config.option
     if IS_WORKER or not config.pluginmanager.hasplugin("xdist"):
@@ -55,7 +56,7 @@ def pytest_cmdline_main(config):
         from hiprt import library
 
         if library.current().provider.is_host:
-            option.numprocesses = min(CORES, MOST_WORKERS)
+            option.numprocesses = min(CORES + CORES // 2, MOST_WORKERS)
     if option.numprocesses and option.dist == "no":
         # Each worker begins with a stretch of its own, so that of tests that compile one kernel only the first does.
         option.dist = "worksteal"

@@ -73,7 +73,7 @@ def test_markers_choose():
 
 
 @pytest.mark.only("cpu", reason="a GPU has one process at a time")
-def test_folders_run_in_a_process_per_core(root):
+def test_folders_run_in_several_processes(root):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", "-q", "tests/native", "-k", "no_such_test", "-p", "no:cacheprovider"]
     child = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)

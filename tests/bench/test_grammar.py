@@ -9,19 +9,28 @@ from hiprt.bench.story.feature_grammar import FeatureGrammar
 from hiprt.bench.story.prompts import PROMPTS, score
 from hiprt.bench.story.taste import Taste
 
-STORIES = [grammar.generate(seed) for seed in range(300)]
-SENTENCES = [sentence for story in STORIES for sentence in grammar.sentences(story)]
+
+@pytest.fixture(scope="module")
+def stories():
+    """Stories of the grammar."""
+    return [grammar.generate(seed) for seed in range(300)]
 
 
-def test_every_generated_sentence_parses_and_every_pronoun_fits():
-    assert len(SENTENCES) > 4000
-    assert [fault for story in STORIES for fault in grammar.check_story(story)] == []
-    assert all(" ".join(grammar.sentences(story)) == story for story in STORIES)
+@pytest.fixture(scope="module")
+def sentences(stories):
+    """All sentences of them."""
+    return [sentence for story in stories for sentence in grammar.sentences(story)]
 
 
-def test_the_same_seed_writes_the_same_story():
-    assert grammar.generate(5) == grammar.generate(5) == STORIES[5]
-    assert len(set(STORIES)) == len(STORIES)
+def test_every_generated_sentence_parses_and_every_pronoun_fits(stories, sentences):
+    assert len(sentences) > 4000
+    assert [fault for story in stories for fault in grammar.check_story(story)] == []
+    assert all(" ".join(grammar.sentences(story)) == story for story in stories)
+
+
+def test_the_same_seed_writes_the_same_story(stories):
+    assert grammar.generate(5) == grammar.generate(5) == stories[5]
+    assert len(set(stories)) == len(stories)
 
 
 def test_prompts_are_about_characters_that_no_story_has():
@@ -88,9 +97,9 @@ def test_agreement_spaces_and_capitals(right, wrong):
     assert wrong in grammar.fault(wrong)
 
 
-def test_sentences_with_a_word_dropped_doubled_or_replaced_by_nonsense_are_refused():
+def test_sentences_with_a_word_dropped_doubled_or_replaced_by_nonsense_are_refused(sentences):
     rng = random.Random(0)
-    for sentence in SENTENCES[:2500]:
+    for sentence in sentences[:2500]:
         words = sentence.split(" ")
         at = rng.randrange(len(words))
         assert not grammar.parse(" ".join([*words[:at], words[at], *words[at:]]))
@@ -98,10 +107,10 @@ def test_sentences_with_a_word_dropped_doubled_or_replaced_by_nonsense_are_refus
         assert not grammar.parse(" ".join(words[:-1]))
 
 
-def test_swapped_neighbours_are_refused_unless_they_are_alike():
+def test_swapped_neighbours_are_refused_unless_they_are_alike(sentences):
     rng = random.Random(1)
     refused = 0
-    for sentence in SENTENCES[:2500]:
+    for sentence in sentences[:2500]:
         words = sentence.split(" ")
         at = rng.randrange(len(words) - 1)
         words[at : at + 2] = words[at + 1], words[at]
