@@ -1,6 +1,7 @@
 """How tests are spread over processes, which of them run, and the fixtures of all folders.
 
-``pytest`` and ``pytest tests/graphs`` run in three processes for two cores, since tests wait for others; with files or tests named, or ``-n 0``, in this one.
+``pytest`` and ``pytest tests/graphs`` run in three processes for two cores, since tests wait for others; with files or
+tests named, or ``-n 0``, in this one.
 ``pytest --all`` runs every parametrisation and the soaks' usual forms; ``pytest -m soak`` the soaks' long forms.
 """
 
