@@ -21,8 +21,6 @@ HEADERS = "hip/hip_runtime_api.h", "hip/hiprtc.h"
 # The ends of enumerations move on with each version, and the union has had more members since.
 ENDS = ("Max", "MAX", "Tbd", "Range", "RuntimeOther")
 GROWN = {"hipLaunchAttributeValue", "hipKernelNodeAttrValue"}
-# Kernels that may spill, by suite. None does with HIP 6.4; HIP 7 has not compiled all of these since they changed.
-SPILLS = {"sid": (), "experimental": ("prefill_attention", "gather_qmm")}
 
 
 @pytest.fixture(params=SUITES)
@@ -47,7 +45,7 @@ def work_of(form, folder):
 
 @pytest.mark.timeout(3600)
 def test_every_kernel_compiles(folder, form):
-    """Each program becomes a code object for its target; the report counts registers, spills and instructions."""
+    """Each program becomes a code object for its target, and keeps no register in memory."""
     backend = RocmBackend(folder)
     try:
         rows = {
@@ -61,8 +59,7 @@ def test_every_kernel_compiles(folder, form):
         assert (row.kernel, row.target.partition(":")[0]) == (name, target)
         assert 0 < row.vgpr <= 512
         assert row.waves >= 1
-    spilled = {name for (name, _), (row,) in rows.items() if row.spills}
-    assert {name for name in spilled if not name.startswith(SPILLS[folder.name])} == set()
+    assert {name for (name, _), (row,) in rows.items() if row.spills} == set()
 
 
 def test_instructions_are_counted(folder):
