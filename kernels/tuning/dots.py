@@ -24,7 +24,7 @@ STEPS_AHEAD = 2  # that a lane has on their way
 SHARED_BYTES = (64 << 10) - 1280  # bytes of threadgroup memory for x, beside sums
 LARGEST = 1 << 32  # bytes of a matrix, which offsets of 32 bits reach
 # Vector instructions of a piece of a row, of a step beside them, and of the sums of a row and of a tile at its end.
-PIECE, STEP, SUM, TILE, MEETING = 27, 10, 12, 20, 40
+PIECE, STEP, SUM, TILE, MEETING = 27, 10, 4, 20, 40
 
 
 class Dots(NamedTuple):

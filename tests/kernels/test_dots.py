@@ -1,9 +1,11 @@
 """Sharings of integer dot instructions: waves enough on AMD GPUs, and the machine code of what plans take."""
 
+from dataclasses import replace
+
 import pytest
 
 from hiprt.bench.engine.models.presets import PRESETS
-from hiprt.bench.roofline import GPUS, full_waits, plain_work, products, work_of
+from hiprt.bench.roofline import GPUS, MEASURED, full_waits, plain_work, products, work_of
 from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.offline.resources import text_of
 from hiprt.kernels.ops.quantized.qmv import DOTS, dot_instances
@@ -37,16 +39,20 @@ def test_every_product_has_enough_waves(arch, units, wave, preset):
 
 def test_a_gate_has_pairs_of_rows():
     on, gate = make_target("gfx942", 304, 64, ROCM), Product(512, 8192, 1, 64, 4, True)
+    on = replace(on, table=replace(on.table, dot_rows=(4, 2, 1)))
     assert {each.rows for each in dots(gate, on)} == {2, 4}
     assert {each.rows for each in dots(gate._replace(is_gated=False), on)} == {1, 2, 4}
     assert {each.split for each in dots(gate._replace(width=128), on)} == {1}
     assert dots_of(gate, make_target("sm_90", 132, 32, NVIDIA)) is None
 
 
+@pytest.mark.parametrize(
+    "preset", ["qwen3-4b", *(pytest.param(name, marks=pytest.mark.wide) for name in MEASURED if name != "qwen3-4b")]
+)
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.arch)
-def test_machine_code_of_the_4b_preset(gpu):
+def test_machine_code_of_presets(gpu, preset):
     """Few vector instructions a byte, one wait for all loads at most, no spills, four waves a SIMD, Little's law."""
-    for product, is_normed, _ in products(PRESETS["qwen3-4b"]):
+    for product, is_normed, _ in products(PRESETS[preset]):
         work = work_of(gpu, product, is_normed)
         assert (work.kernel, work.spills) == ("qmv_dots", 0)
         assert work.full_waits <= 1, (product, work)
@@ -54,6 +60,14 @@ def test_machine_code_of_the_4b_preset(gpu):
         assert work.density < plain_work(gpu, product, is_normed).density / 2
         assert work.resident >= 4 * SIMDS * gpu.units
         assert work.resident * work.nbytes >= gpu.latency * gpu.bandwidth
+
+
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.arch)
+def test_narrow_matrices_have_few_instructions_beside_their_dots(gpu):
+    """A row of 1,024 is one piece of each lane, so that sums and addresses come with every piece."""
+    product, is_normed, _ = next(products(PRESETS["qwen3-0.6b"]))
+    assert product.width == 1024
+    assert work_of(gpu, product, is_normed).density <= (0.06 if gpu.wave == 32 else 0.035)
 
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1151", "gfx1201"])

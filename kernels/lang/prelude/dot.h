@@ -265,6 +265,13 @@ HIPRT_INLINE int dot_codes(uint codes, uint digits, int sum) {
 }
 #endif
 
+// No instruction moves from one side of this place to the other.
+HIPRT_INLINE void keep_order() {
+#if HIPRT_TARGET_AMD
+  __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+
 // A number that all lanes have alike, which the compiler is to keep in a scalar register and not to add to that of a lane.
 HIPRT_INLINE ulong in_scalar(ulong x) {
 #if HIPRT_TARGET_AMD
@@ -299,12 +306,53 @@ HIPRT_INLINE float near_lane(float v) {
 #endif
   return word_across<MASK>(v);
 }
+
+// The sum of `own` and of what `other` is in the lane that an exclusive or with MASK finds. On AMD that is one instruction,
+// which for the emulator's sake does not write what it reads; GCN and CDNA need two cycles before they read other lanes.
+#if HIPRT_TARGET_AMD
+#ifdef __GFX9__
+#define HIPRT_BEFORE_DPP "s_nop 1\n\t"
+#else
+#define HIPRT_BEFORE_DPP ""
+#endif
+#define HIPRT_ADD_NEAR(lanes)                                                                 \
+  asm(HIPRT_BEFORE_DPP "v_add_f32_dpp %0, %2, %1 " lanes " row_mask:0xf bank_mask:0xf" : "=&v"(sum) : "v"(own), "v"(other))
+#endif
+template <int MASK>
+HIPRT_INLINE float add_near(float own, float other) {
+#if HIPRT_TARGET_AMD
+  float sum;
+  if (MASK == 1) HIPRT_ADD_NEAR("quad_perm:[1,0,3,2]");
+  if (MASK == 2) HIPRT_ADD_NEAR("quad_perm:[2,3,0,1]");
+  if (MASK == 7) HIPRT_ADD_NEAR("row_half_mirror");
+  if (MASK == 8) HIPRT_ADD_NEAR("row_ror:8");
+  if (MASK == 1 || MASK == 2 || MASK == 7 || MASK == 8) return sum;
+#endif
+  return own + word_across<MASK>(other);
+}
+template <int MASK>
+HIPRT_INLINE float add_near(float v) { return add_near<MASK>(v, v); }
 HIPRT_INLINE float sum_of_lanes(float v) {
-  v += near_lane<16>(v);
-  v += near_lane<8>(v);
-  v += near_lane<4>(v);
-  v += near_lane<2>(v);
-  return v + near_lane<1>(v);
+  v = add_near<2>(add_near<1>(v));
+  return add_near<16>(add_near<8>(add_near<7>(v)));
+}
+// The sums over a simdgroup of ROWS numbers of each lane, 1, 2 or 4: a lane gets the one of row lane % 16 / (16 / ROWS).
+// Of two rows that a step has, half of the lanes go on with one, and half with the other.
+template <int MASK>
+HIPRT_INLINE float add_shared(float lower, float upper, bool is_upper) {
+  return add_near<MASK>(is_upper ? upper : lower, is_upper ? lower : upper);
+}
+template <uint ROWS>
+HIPRT_INLINE float sums_of_lanes(const float (&v)[ROWS], uint lane) {
+  float sum;
+  if (ROWS == 4) {
+    const bool is_upper = (lane & 8u) != 0;
+    const float even = add_shared<8>(v[0], v[2 % ROWS], is_upper), odd = add_shared<8>(v[1 % ROWS], v[3 % ROWS], is_upper);
+    sum = add_shared<7>(even, odd, (lane & 4u) != 0);
+  } else {
+    sum = add_near<7>(ROWS == 2 ? add_shared<8>(v[0], v[1 % ROWS], (lane & 8u) != 0) : add_near<8>(v[0]));
+  }
+  return add_near<16>(add_near<1>(add_near<2>(sum)));
 }
 
 // Four of the eight bytes of two words, by number; those of the lower word are 0 to 3. Each byte of `which` names one.

@@ -105,18 +105,19 @@ for (uint turn = 0; turn < TURNS; turn++) {
   const uint unit = turn * (MEMBERS * 32) + index;
   const bool is_there = UNITS % (MEMBERS * 32) == 0 || unit < UNITS;
   const piece own = values[turn % AHEAD], weigh = weights[turn % AHEAD];
-  float v[8], largest = 0.0f;
+  float v[8], largest = 0.0f, squared = 0.0f;
   for (uint i = 0; i < 8; i++) {
     v[i] = i % 2 ? high_of<T>(own.values[i / 2]) : low_of<T>(own.values[i / 2]);
     if (CHOICE == SUMMED) v[i] *= factors[min(unit, UNITS - 1) * 8 / WIDTH];
     if (NORMED) {
-      square = is_there ? mad(v[i], v[i], square) : square;
+      squared = mad(v[i], v[i], squared);
       v[i] *= i % 2 ? high_of<T>(weigh.values[i / 2]) : low_of<T>(weigh.values[i / 2]);
     }
-    largest = max(largest, abs(v[i]));
+    largest = fmax(largest, abs(v[i]));
   }
-  largest = max(largest, near_lane<1>(largest));
-  if (LANES == 4) largest = max(largest, near_lane<2>(largest));
+  square += is_there ? squared : 0.0f;
+  largest = fmax(largest, near_lane<1>(largest));
+  if (LANES == 4) largest = fmax(largest, near_lane<2>(largest));
   // A power of two is the unit, so that most of bfloat16 is exact; integers of two planes have no bit to spare for that.
   const uint exponent = min(max(as_type<uint>(largest * (float(1 << ABOVE) / LIMIT)) >> 23, 20u), 240u);
   const bool is_coarse = PLANES == 2 && largest > 1e-30f;
@@ -134,8 +135,8 @@ for (uint turn = 0; turn < TURNS; turn++) {
   }
   // What is not finite makes the piece's sum NaN, and with it every result.
   float total = top > 0x4b800000u ? as_type<float>(0x7fc00000u) : float(int(sum - 8u * (0x4b400000u + HALVES)));
-  total += near_lane<1>(total);
-  if (LANES == 4) total += near_lane<2>(total);
+  total = add_near<1>(total);
+  if (LANES == 4) total = add_near<2>(total);
   const uint at = unit / LANES, part = unit % LANES;
   threadgroup uint* const to = (threadgroup uint*)(staged + at);
   if (BITS == 4) {
@@ -174,6 +175,18 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 float factor = 1.0f;
 if (NORMED) factor = rsqrt(sum_of_lanes(lane < MEMBERS ? squares[lane] : 0.0f) / float(WIDTH) + eps);
 
+// The row of a tile whose sum a lane gets, and whether it is the first lane with it. What a row gates is 8 lanes away.
+const uint row = lane % 16 / (16 / ROWS);
+const bool has_row = lane < 16 && lane % (16 / ROWS) == 0;
+threadgroup float* const meeting = partial + (SPLIT > 1 ? member * ROWS + row : 0);
+// The digits of a piece of x, and its unit; a lane with one piece of each row has them once.
+piece digits[DIGITS], unit;
+const auto read_digits = [&](uint at) {
+#pragma unroll
+  for (uint p = 0; p < DIGITS; p++) digits[p] = staged[p * ALL + at];
+  unit = units[at];
+};
+if (OWN == 1) read_digits(min(split * 32 + lane, ALL - 1));
 const uint rounds = (end_tile - first_tile + TEAMS - 1) / TEAMS;
 #pragma unroll 1
 for (uint round = 0; round < rounds; round++) {
@@ -190,10 +203,7 @@ for (uint round = 0; round < rounds; round++) {
       const uint at = (first + d) * PACE + split * 32 + lane;
       if (OWN % DEPTH == 0 || first + d < OWN) {
         if (ALL % PACE == 0 || at < ALL) {
-          piece digits[DIGITS];
-#pragma unroll
-          for (uint p = 0; p < DIGITS; p++) digits[p] = staged[p * ALL + at];
-          const piece unit = units[at];
+          if (OWN > 1) read_digits(at);
           const float step = as_type<float>(unit.values[0]), total = as_type<float>(unit.values[1]);
 #pragma unroll
           for (uint r = 0; r < ROWS; r++) {
@@ -209,33 +219,22 @@ for (uint round = 0; round < rounds; round++) {
           }
         }
       }
+      if (DEPTH == 1) keep_order();  // a load before what has its registers would take others, and moves
       fetch(d, from, next + d);
     }
   }
-#pragma unroll
-  for (uint r = 0; r < ROWS; r++) sums[r] = sum_of_lanes(sums[r]);
+  float value = sums_of_lanes(sums, lane);
   if (SPLIT > 1) {
-    threadgroup float* const to = partial + (round % 2 * MEMBERS + member) * ROWS;  // in turn: one barrier is enough
-#pragma unroll
-    for (uint r = 0; r < ROWS; r++) {
-      if (lane == r) to[r] = sums[r];
-    }
+    threadgroup float* const to = meeting + round % 2 * (MEMBERS * ROWS);  // in turn: one barrier is enough
+    if (has_row) *to = value;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (split > 0) continue;
 #pragma unroll
-    for (uint r = 0; r < ROWS; r++) {
-      sums[r] = 0.0f;
-      for (uint s = 0; s < SPLIT; s++) sums[r] += to[s * ROWS + r];
-    }
+    for (uint s = 1; s < SPLIT; s++) value += to[s * ROWS];
   }
-  float value = 0.0f, other = 0.0f;
-#pragma unroll
-  for (uint r = 0; r < OUTPUTS; r++) {
-    value = lane == r ? sums[r] : value;
-    if (GATED) other = lane == r ? sums[(r + OUTPUTS) % ROWS] : other;
-  }
-  if (lane >= OUTPUTS || tile >= end_tile) continue;
-  const uint column = column_of(tile) + lane + (CHOICE == GATHERED ? tile / TILES_EACH * columns : 0u);
+  const float other = GATED ? near_lane<8>(value) : 0.0f;
+  if (!has_row || row >= OUTPUTS || tile >= end_tile) continue;
+  const uint column = column_of(tile) + row + (CHOICE == GATHERED ? tile / TILES_EACH * columns : 0u);
   value *= factor;
   if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
   if (CHOICE == GATHERED) value *= factors[tile / TILES_EACH];

@@ -35,7 +35,6 @@ def table(arch: str, compute_units: int) -> Table:
     groups = max(DEFAULT.attention_groups, ATTENTION_EACH * compute_units)
     return replace(
         DEFAULT,
-        dot_rows=(4, 2, 1) if is_wide(arch) else (4, 2),
         dot_simdgroups=simdgroups,
         simdgroups_each=simdgroups,
         attention_groups=groups,
