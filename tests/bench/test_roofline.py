@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from hiprt.array import bfloat16
 from hiprt.bench import roofline
 from hiprt.bench.engine.models.presets import PRESETS
 from hiprt.bench.roofline import (
@@ -12,6 +13,7 @@ from hiprt.bench.roofline import (
     H200,
     MEASURED,
     Code,
+    code_of,
     full_waits,
     loop_instructions,
     matrix_step,
@@ -19,6 +21,7 @@ from hiprt.bench.roofline import (
     predict,
     products,
 )
+from hiprt.kernels.ops.quantized.gather_qmm import TILES
 
 LOOP = """
 .LBB0_1:
@@ -108,6 +111,13 @@ def test_prompts_are_modelled_by_matrix_instructions(capsys):
         assert 0.35 * gpu.matrix < operations / seconds < gpu.matrix
     assert roofline.run(parser.parse_args(["--prefill", "--model", "qwen3-4b"])) == 0
     assert "a model, no measurement: a prompt of 2048 tokens" in capsys.readouterr().out
+
+
+def test_codes_that_cross_words_leave_the_slots_to_matrix_instructions():
+    """In tiles of 128 rows of bfloat16, which is rounded on the way, where unpacking takes the most."""
+    gpu = next(gpu for gpu in GPUS if gpu.arch == "gfx942")
+    code = code_of(TILES, TILES.values_of({"T": bfloat16, "BITS": 5, "ROWS": 128}), gpu.arch)
+    assert matrix_step(code, "tiles").share(gpu) >= 0.6
 
 
 @pytest.mark.wide

@@ -86,15 +86,11 @@ inline void store_to_tile(threadgroup T* to, thread const float* values) {
   for (int i = 0; i < 8; i++) to[i] = T(values[i]);
 }
 #if defined(HIPRT_TILE_FACTORS)
-// The upper half of a float32 is the lower half of the result, rounded to nearest, ties to even. A NaN stays one if its
-// own lower half is zero, as in all that is computed from numbers of 16 bits.
-HIPRT_INLINE uint upper_half(float value) {
-  const uint word = as_type<uint>(value);
-  return word + 0x7fffu + (word >> 16 & 1u);
-}
-// Two neighbours in a word, rounded.
+// Two neighbours in a word, rounded to nearest: the upper halves of the float32s behind an addition. Of what lies in the
+// middle, the lower one loses and the upper one gains, which needs no look at what stays and favours neither. A NaN stays
+// one if its own lower half is zero, as in all that is computed from numbers of 16 bits.
 HIPRT_INLINE uint pair_of(float first, float second, bfloat16_t) {
-  return __builtin_amdgcn_perm(upper_half(second), upper_half(first), 0x07060302u);
+  return __builtin_amdgcn_perm(as_type<uint>(second) + 0x8000u, as_type<uint>(first) + 0x7fffu, 0x07060302u);
 }
 HIPRT_INLINE uint pair_of(float first, float second, half) {
   return uint(as_type<ushort>(half(first))) | uint(as_type<ushort>(half(second))) << 16;
