@@ -59,7 +59,7 @@ def argument_values(handle: int, block: bytes) -> dict[str, Any]:
     if function is not None:
         for i, argument in enumerate(function.arguments):
             at = lib.hiprt_kernel_offset(function.core, i)
-            values[argument.name] = struct.unpack_from("<" + argument.format, block, at)[0]
+            values[argument.name] = argument.value(block[at : at + argument.size])
     return values
 
 
@@ -169,6 +169,10 @@ class Argument:
     def format(self) -> str:
         """The value's struct format."""
         return "Q" if self.access else f"{self.size}s" if self.dtype == "bytes" else FORMATS[self.dtype]
+
+    def value(self, cell: bytes) -> Any:
+        """Return what a kernel reads from these bytes; a buffer's value is its address."""
+        return struct.unpack(f"<{self.format}", cell)[0]
 
 
 def laid_over(kernel: str, arguments: Sequence[Argument]) -> list[tuple[int, tuple[int, ...]]]:

@@ -37,7 +37,7 @@ from hiprt.graphs.launch.verify import Mismatch, launch_verified
 from hiprt.graphs.record.captured import capture
 from hiprt.graphs.record.declarations import why_once
 from hiprt.graphs.record.dump import dump
-from hiprt.graphs.record.recording import ForeignDifference, Recording
+from hiprt.graphs.record.recording import ArgumentDifference, Recording
 from hiprt.graphs.stats import Event, Stats, register
 from hiprt.stream import Stream
 
@@ -362,7 +362,7 @@ class Ladder:
         recording = exec_.recording
         self.stats.changed += choice.changed
         self.stats.patched += choice.differing
-        difference = ForeignDifference(choice.first, pointed.shown)
+        difference = ArgumentDifference(choice.first, pointed.shown)
         reason = core.ffi.string(choice.reason).decode()
         self.stats.count(Event(self.name, "patch", reason, recording.key, "", choice.seconds), difference)
         try:

@@ -1,5 +1,6 @@
 #include "deps.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ typedef struct {
 } array;
 
 struct hiprt_deps {
+  atomic_uint references;
   array segments; /* of segment */
   array readers;  /* of reader */
   array orders;   /* of order, one for each node */
@@ -64,6 +66,7 @@ static order *orders(const hiprt_deps *d) { return d->orders.data; }
 hiprt_deps *hiprt_deps_create(void) {
   hiprt_deps *d = calloc(1, sizeof *d);
   if (!d) return 0;
+  atomic_init(&d->references, 1);
   d->edges = HIPRT_EDGES_DATA;
   d->root = d->free_segment = d->barrier = NONE;
   d->random = 2463534242u;
@@ -71,8 +74,13 @@ hiprt_deps *hiprt_deps_create(void) {
   return d;
 }
 
-void hiprt_deps_destroy(hiprt_deps *d) {
-  if (!d) return;
+hiprt_deps *hiprt_deps_retain(hiprt_deps *d) {
+  if (d) atomic_fetch_add_explicit(&d->references, 1, memory_order_relaxed);
+  return d;
+}
+
+void hiprt_deps_release(hiprt_deps *d) {
+  if (!d || atomic_fetch_sub_explicit(&d->references, 1, memory_order_acq_rel) != 1) return;
   free(d->segments.data);
   free(d->readers.data);
   free(d->orders.data);
@@ -270,18 +278,20 @@ int hiprt_deps_access(hiprt_deps *d, uint64_t start, uint64_t end, int write) {
 }
 
 /* Whether a segment of a subtree that overlaps [start, end) has a writer. */
-static int has_writer(const hiprt_deps *d, uint32_t root, uint64_t start, uint64_t end) {
+static int is_written(const hiprt_deps *d, uint32_t root, uint64_t start, uint64_t end) {
   for (; root != NONE; root = segments(d)[root].right) {
     const segment *s = segments(d) + root;
-    if (s->start >= end) return has_writer(d, s->left, start, end);
+    if (s->start >= end) return is_written(d, s->left, start, end);
     if (s->end > start && s->writer != NONE) return 1;
-    if (s->start > start && has_writer(d, s->left, start, end)) return 1;
+    if (s->start > start && is_written(d, s->left, start, end)) return 1;
   }
   return 0;
 }
 
+int hiprt_deps_has_writer(const hiprt_deps *d, uint64_t start, uint64_t end) { return is_written(d, d->root, start, end); }
+
 int hiprt_deps_is_written(const hiprt_deps *d, uint64_t start, uint64_t end) {
-  return d->barrier != NONE || has_writer(d, d->root, start, end);
+  return d->barrier != NONE || hiprt_deps_has_writer(d, start, end);
 }
 
 int hiprt_deps_barrier(hiprt_deps *d) {

@@ -18,7 +18,9 @@ enum hiprt_edges { HIPRT_EDGES_DATA = 1, HIPRT_EDGES_CHAIN = 2, HIPRT_EDGES_BOTH
 typedef struct hiprt_deps hiprt_deps;
 
 hiprt_deps *hiprt_deps_create(void);
-void hiprt_deps_destroy(hiprt_deps *deps);
+/* Several recorders may hold one that gets no more nodes; NULL is held and let go as nothing. */
+hiprt_deps *hiprt_deps_retain(hiprt_deps *deps);
+void hiprt_deps_release(hiprt_deps *deps);
 void hiprt_deps_set_edges(hiprt_deps *deps, uint32_t edges);
 
 /* Start the next node (0, 1, 2 …), declare its ranges, then collect. All return 0 or HIPRT_E_MEMORY. */
@@ -26,6 +28,8 @@ int hiprt_deps_begin(hiprt_deps *deps);
 int hiprt_deps_access(hiprt_deps *deps, uint64_t start, uint64_t end, int write);
 /* Make this node wait for all before it, and all after it wait for this node. */
 int hiprt_deps_barrier(hiprt_deps *deps);
+/* Whether a node has declared that it writes in [start, end). */
+int hiprt_deps_has_writer(const hiprt_deps *deps, uint64_t start, uint64_t end);
 /* Whether an earlier node may have written in [start, end). */
 int hiprt_deps_is_written(const hiprt_deps *deps, uint64_t start, uint64_t end);
 /* Return the number of distinct bytes declared so far. */

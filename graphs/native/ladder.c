@@ -374,7 +374,7 @@ static void tell_pointed(const hiprt_recorder *recorder, uint32_t index, hiprt_p
   for (uint32_t i = 0; n.kernel && n.payload_size <= sizeof out->before && i < n.kernel->n_args; i++) {
     const size_t at = sizeof(hiprt_dims) + n.kernel->offsets[i], size = n.kernel->args[i].size;
     if (!memcmp(out->before + at, n.payload + at, size)) continue;
-    out->shown = (hiprt_difference){n.name, out->before + at, n.payload + at, i, (uint32_t)size};
+    out->shown = (hiprt_difference){n.name, 0, out->before + at, n.payload + at, i, (uint32_t)size};
     return;
   }
 }

@@ -32,8 +32,9 @@ struct hiprt_recorder {
   atomic_uint references;
   hiprt_deps *tracker; /* it knows the first `tracked` nodes */
   uint32_t tracked, edges;
-  hiprt_recorder *like; /* whose first nodes all nodes so far are, but for values of arguments; NULL: none is known */
-  uint64_t same_as;     /* the number of a recorder whose key is this one's; 0: none is known */
+  hiprt_recorder *like; /* whose first nodes all nodes so far are, as far as edges go; NULL: none is known */
+  hiprt_deps *wired;    /* the tracker by which all edges were found, where that is not this recorder's own; else NULL */
+  uint64_t alike;       /* recorders of one number have one key; the number is that of the first of them */
   uint64_t declared;    /* bytes of distinct memory, where the tracker does not know all nodes */
   int is_moved;         /* addresses have changed since the edges were found */
   node *nodes;
@@ -44,7 +45,7 @@ struct hiprt_recorder {
   size_t n_bytes, bytes_capacity;
   uint32_t *deps;
   size_t n_deps, deps_capacity;
-  uint64_t key, arguments_hash, serial;
+  uint64_t key, serial;
   hiprt_pointers *pointers; /* NULL unless the arguments are those that follow from it and from `starts` */
   uint64_t *starts;
   uint32_t max_nodes; /* 0: no bound */
@@ -60,9 +61,7 @@ struct hiprt_recorder {
   size_t n_arguments, arguments_capacity;
 };
 
-/* Make room for `more` items behind `count` items in an array that grows. */
-static int reserve(void **data, size_t count, size_t more, size_t *capacity, size_t size) {
-  if (count + more <= *capacity) return 0;
+static int grow(void **data, size_t count, size_t more, size_t *capacity, size_t size) {
   size_t wanted = *capacity ? *capacity * 2 : 256;
   while (wanted < count + more) wanted *= 2;
   void *grown = realloc(*data, wanted * size);
@@ -70,6 +69,11 @@ static int reserve(void **data, size_t count, size_t more, size_t *capacity, siz
   *data = grown;
   *capacity = wanted;
   return 0;
+}
+
+/* Make room for `more` items behind `count` items in an array that grows. */
+static inline int reserve(void **data, size_t count, size_t more, size_t *capacity, size_t size) {
+  return count + more <= *capacity ? 0 : grow(data, count, more, capacity, size);
 }
 
 int hiprt_recorder_create(uint32_t edges, hiprt_recorder **out_recorder) {
@@ -82,10 +86,10 @@ int hiprt_recorder_create(uint32_t edges, hiprt_recorder **out_recorder) {
   }
   static _Atomic uint64_t serials;
   atomic_init(&r->references, 1);
-  r->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
+  r->serial = r->alike = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
   r->edges = edges;
   hiprt_deps_set_edges(r->tracker, edges);
-  r->key = r->arguments_hash = HASH_START;
+  r->key = HASH_START;
   *out_recorder = r;
   return 0;
 }
@@ -124,7 +128,8 @@ void hiprt_recorder_release(hiprt_recorder *r) {
   for (size_t i = 0; i < r->n_touches; i++) hiprt_uses_release(r->touches[i].uses);
   forget_pointers(r);
   hiprt_recorder_release(r->like);
-  hiprt_deps_destroy(r->tracker);
+  hiprt_deps_release(r->tracker);
+  hiprt_deps_release(r->wired);
   free(r->touches);
   free(r->arguments);
   free(r->nodes);
@@ -161,7 +166,7 @@ void hiprt_recorder_watch(hiprt_recorder *r, void (*added)(void *owner), void *o
 
 int hiprt_recorder_is_broken(const hiprt_recorder *r) { return r->is_broken; }
 
-/* Return the bytes of distinct memory that the nodes declare; those of a recorder that is followed are at most as many. */
+/* Return the bytes of distinct memory that the nodes declare; where others are followed, it is at most as many. */
 static uint64_t declared_bytes(const hiprt_recorder *r) {
   return r->tracked == r->n_nodes ? hiprt_deps_bytes(r->tracker) : r->declared;
 }
@@ -191,8 +196,7 @@ static uint64_t function_of(const hiprt_recorder *r, const node *n) {
   return ((const hiprt_opaque *)(r->bytes + n->payload))->function;
 }
 
-/* Return a hash of a node's arguments and of its place; the recorder has the sum of all, so that one node can change.
- * Payloads are multiples of 8 bytes long. */
+/* Return a hash of a node's arguments and of its place. Payloads are multiples of 8 bytes long. */
 static uint64_t hash_of(const hiprt_recorder *r, const node *n) {
   uint64_t found = HASH_START + (uint64_t)(n - r->nodes) * 0x9e3779b97f4a7c15u;
   size_t start, size = arguments_of(n, &start);
@@ -241,17 +245,21 @@ static void hash_node(hiprt_recorder *r, const node *n, const uint32_t *deps, ui
 static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t count, const uint64_t *known_key) {
   if (reserve((void **)&r->deps, r->n_deps, count, &r->deps_capacity, sizeof *r->deps)) return HIPRT_E_MEMORY;
   if (hold_kernel(r, n->kernel)) return HIPRT_E_MEMORY;
-  if (count) memcpy(r->deps + r->n_deps, deps, count * sizeof *deps);
+  if (count == 1)
+    r->deps[r->n_deps] = *deps;
+  else if (count)
+    memcpy(r->deps + r->n_deps, deps, count * sizeof *deps);
   n->deps = (uint32_t)r->n_deps;
   n->n_deps = count;
   r->n_deps += count;
   r->n_bytes += ((size_t)n->payload_size + 7) / 8 * 8;
   r->n_nodes++;
-  r->arguments_hash += hash_of(r, n);
-  if (known_key)
+  if (known_key) {
     r->key = *known_key;
-  else
+  } else {
     hash_node(r, n, deps, count);
+    r->alike = r->serial;
+  }
   n->key = r->key;
   r->n_foreign += hiprt_captured_retain(n->captured) != 0;
   forget_pointers(r);
@@ -307,33 +315,82 @@ static uint32_t may_overlap(const hiprt_recorder *r, const node *n) {
   return 1;
 }
 
+/* Make room for as much as another recorder has. */
+static int reserve_all(hiprt_recorder *r, const hiprt_recorder *like) {
+  size_t capacity = r->nodes_capacity;
+  if (reserve((void **)&r->nodes, 0, like->n_nodes, &capacity, sizeof *r->nodes)) return HIPRT_E_MEMORY;
+  r->nodes_capacity = (uint32_t)capacity;
+  if (reserve((void **)&r->bytes, 0, like->n_bytes, &r->bytes_capacity, 1)) return HIPRT_E_MEMORY;
+  return reserve((void **)&r->deps, 0, like->n_deps, &r->deps_capacity, sizeof *r->deps);
+}
+
 void hiprt_recorder_follow(hiprt_recorder *r, hiprt_recorder *like) {
   if (r->n_nodes || r->like || like->is_moved || like->edges != r->edges) return;
   if (r->max_bytes && declared_bytes(like) >= r->max_bytes) return;
+  if (reserve_all(r, like)) return;
   hiprt_recorder_retain(like);
   r->like = like;
   r->declared = declared_bytes(like);
+  r->wired = hiprt_deps_retain(like->tracked == like->n_nodes ? like->tracker : like->wired);
 }
 
 void hiprt_recorder_end(hiprt_recorder *r) {
-  if (r->like && r->n_nodes == r->like->n_nodes) r->same_as = r->like->serial;
+  if (r->like && r->n_nodes == r->like->n_nodes) r->alike = r->like->alike;
   hiprt_recorder_release(r->like);
   r->like = 0;
 }
 
+/* Whether payloads are the same, whose size is a multiple of 8. Most are too short for a call of memcmp to pay. */
+static int are_same(const char *a, const char *b, size_t size) {
+  if (size > 128) return !memcmp(a, b, size);
+  for (size_t i = 0; i < size; i += 8) {
+    uint64_t x, y;
+    memcpy(&x, a + i, 8);
+    memcpy(&y, b + i, 8);
+    if (x != y) return 0;
+  }
+  return 1;
+}
+
+/* Whether a read of one range has the edges that a read of another one had in the recorder that is followed: no node writes
+ * either. What is written is the same in both recorders. */
+static int reads_alike(hiprt_recorder *r, hiprt_range was, hiprt_range is) {
+  if (!r->wired || hiprt_deps_has_writer(r->wired, was.start, was.end) || hiprt_deps_has_writer(r->wired, is.start, is.end))
+    return 0;
+  const uint64_t declared = r->declared + (is.end - is.start);
+  if (r->max_bytes && declared >= r->max_bytes) return 0;
+  r->declared = declared;
+  return 1;
+}
+
+/* Whether a kernel's buffers are those that they were, or others that are read and have the same edges. */
+static int has_same_edges(hiprt_recorder *r, const hiprt_kernel *kernel, const char *was, const char *is) {
+  const size_t size = kernel->n_buffers * sizeof(hiprt_range);
+  const hiprt_range *before = hiprt_kernel_ranges(kernel, was), *now = hiprt_kernel_ranges(kernel, is);
+  if (are_same((const char *)before, (const char *)now, size)) return 1;
+  for (uint32_t i = 0; i < kernel->n_buffers; i++) {
+    if (before[i].start == now[i].start && before[i].end == now[i].end) continue;
+    if (kernel->access[i] != HIPRT_READ || !reads_alike(r, before[i], now[i])) return 0;
+  }
+  return 1;
+}
+
 /* Whether the node that add() began touches what the node in its place does in the recorder that is followed, in the same
- * way: its edges are the same then, since those of all nodes before it are. */
-static int repeats(const hiprt_recorder *r, const node *n) {
+ * way, but for what is only read in both: its edges are the same then, since those of all nodes before it are. */
+static int repeats(hiprt_recorder *r, const node *n) {
   const hiprt_recorder *like = r->like;
   const node *known = like->nodes + r->n_nodes;
   if (r->n_nodes >= like->n_nodes || known->kind != n->kind || known->kernel != n->kernel || known->captured || n->captured)
     return 0;
   const char *was = like->bytes + known->payload, *is = r->bytes + n->payload;
-  if (n->kind == HIPRT_NODE_KERNEL) {
-    const size_t ranges = sizeof(hiprt_dims) + n->kernel->args_size;
-    return !memcmp(was, is, sizeof(hiprt_dims)) && !memcmp(was + ranges, is + ranges, n->payload_size - ranges);
+  if (n->kind == HIPRT_NODE_KERNEL)
+    return are_same(was, is, sizeof(hiprt_dims)) && has_same_edges(r, n->kernel, was, is);
+  if (n->kind == HIPRT_NODE_COPY) {
+    const hiprt_copy_args *a = (const hiprt_copy_args *)was, *b = (const hiprt_copy_args *)is;
+    if (a->dst != b->dst || a->nbytes != b->nbytes) return 0;
+    const hiprt_range before = {a->src, a->src + a->nbytes}, now = {b->src, b->src + b->nbytes};
+    return a->src == b->src || reads_alike(r, before, now);
   }
-  if (n->kind == HIPRT_NODE_COPY) return !memcmp(was, is, sizeof(hiprt_copy_args));
   if (n->kind != HIPRT_NODE_FILL) return n->kind == HIPRT_NODE_EMPTY;
   const hiprt_fill_args *a = (const hiprt_fill_args *)was, *b = (const hiprt_fill_args *)is;
   return a->dst == b->dst && a->count == b->count && a->width == b->width;
@@ -359,6 +416,8 @@ static int commit(hiprt_recorder *r, node *n) {
   }
   hiprt_recorder_release(r->like);
   r->like = 0;
+  hiprt_deps_release(r->wired);
+  r->wired = 0;
   while (r->tracked < r->n_nodes)
     if (track(r, r->nodes + r->tracked, 0, &deps, &count)) return HIPRT_E_MEMORY;
   return track(r, n, n, &deps, &count) ? HIPRT_E_MEMORY : append(r, n, deps, count, 0);
@@ -470,11 +529,7 @@ int hiprt_recorder_start(hiprt_recorder *r, hiprt_stream *stream, int is_shared)
 /* Copy all nodes into an empty recorder with their edges, although memory may have come to be shared since they were
  * made. */
 static int copy_all(const hiprt_recorder *from, hiprt_recorder *into) {
-  size_t capacity = into->nodes_capacity;
-  if (reserve((void **)&into->nodes, 0, from->n_nodes, &capacity, sizeof *into->nodes)) return HIPRT_E_MEMORY;
-  into->nodes_capacity = (uint32_t)capacity;
-  if (reserve((void **)&into->bytes, 0, from->n_bytes, &into->bytes_capacity, 1)) return HIPRT_E_MEMORY;
-  if (reserve((void **)&into->deps, 0, from->n_deps, &into->deps_capacity, sizeof *into->deps)) return HIPRT_E_MEMORY;
+  if (reserve_all(into, from)) return HIPRT_E_MEMORY;
   if (from->n_nodes) memcpy(into->nodes, from->nodes, from->n_nodes * sizeof *into->nodes);
   if (from->n_bytes) memcpy(into->bytes, from->bytes, from->n_bytes);
   if (from->n_deps) memcpy(into->deps, from->deps, from->n_deps * sizeof *into->deps);
@@ -486,7 +541,7 @@ static int copy_all(const hiprt_recorder *from, hiprt_recorder *into) {
   into->n_deps = from->n_deps;
   into->n_foreign = from->n_foreign;
   into->key = from->key;
-  into->arguments_hash = from->arguments_hash;
+  into->alike = from->alike;
   into->declared = declared_bytes(from);
   into->is_moved = from->is_moved;
   return from->pointers ? keep_pointers(into, from->pointers, from->starts) : 0;
@@ -553,25 +608,7 @@ uint32_t hiprt_recorder_moved(const hiprt_recorder *r, uint32_t index, uint32_t 
 void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_move *moves) {
   forget_pointers(r);
   r->is_moved = 1;
-  r->arguments_hash = HASH_START;
-  for (uint32_t i = 0; i < r->n_nodes; i++) {
-    const node *n = r->nodes + i;
-    hiprt_recorder_moved(r, i, n_moves, moves, r->bytes + n->payload);
-    r->arguments_hash += hash_of(r, n);
-  }
-}
-
-/* Write the words of one node that point into a memory, which are the first of the list; returns how many they are. */
-static uint32_t point_node(hiprt_recorder *r, uint32_t n_words, const hiprt_pointer *words, uint64_t start) {
-  const node *n = r->nodes + words->node;
-  uint32_t count = 0;
-  r->arguments_hash -= hash_of(r, n);
-  for (; count < n_words && words[count].node == words->node; count++) {
-    const uint64_t address = start + words[count].delta;
-    memcpy(r->bytes + n->payload + words[count].offset, &address, sizeof address);
-  }
-  r->arguments_hash += hash_of(r, n);
-  return count;
+  for (uint32_t i = 0; i < r->n_nodes; i++) hiprt_recorder_moved(r, i, n_moves, moves, r->bytes + r->nodes[i].payload);
 }
 
 int hiprt_recorder_point(hiprt_recorder *r, hiprt_pointers *pointers, const uint64_t *starts) {
@@ -583,7 +620,10 @@ int hiprt_recorder_point(hiprt_recorder *r, hiprt_pointers *pointers, const uint
     if (is_known && r->starts[m] == starts[m]) continue;
     uint32_t count;
     const hiprt_pointer *words = hiprt_pointers_into(pointers, m, &count);
-    for (uint32_t i = 0; i < count;) i += point_node(r, count - i, words + i, starts[m]);
+    for (uint32_t i = 0; i < count; i++) {
+      const uint64_t address = starts[m] + words[i].delta;
+      memcpy(r->bytes + r->nodes[words[i].node].payload + words[i].offset, &address, sizeof address);
+    }
     r->starts[m] = starts[m];
   }
   return 0;
@@ -593,9 +633,7 @@ void hiprt_recorder_set_payload(hiprt_recorder *r, uint32_t index, const void *p
   const node *n = r->nodes + index;
   forget_pointers(r);
   r->is_moved = 1;
-  r->arguments_hash -= hash_of(r, n);
   memcpy(r->bytes + n->payload, payload, n->payload_size);
-  r->arguments_hash += hash_of(r, n);
 }
 
 char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) {
@@ -609,7 +647,12 @@ uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
 uint32_t hiprt_recorder_foreign(const hiprt_recorder *r) { return r->n_foreign; }
 uint64_t hiprt_recorder_bytes(const hiprt_recorder *r) { return r->n_bytes; }
 uint64_t hiprt_recorder_key(const hiprt_recorder *r) { return hiprt_guards_off & HIPRT_GUARD_KEY ? r->n_nodes : r->key; }
-uint64_t hiprt_recorder_arguments(const hiprt_recorder *r) { return r->arguments_hash; }
+
+uint64_t hiprt_recorder_arguments(const hiprt_recorder *r) {
+  uint64_t found = HASH_START;
+  for (uint32_t i = 0; i < r->n_nodes; i++) found += hash_of(r, r->nodes + i);
+  return found;
+}
 
 static void list_ranges(const node *n, hiprt_node *out) {
   static const uint8_t read_then_write[] = {HIPRT_READ, HIPRT_WRITE}, write[] = {HIPRT_WRITE};
@@ -770,7 +813,7 @@ int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b) {
   if (a == b || are_alike(a, b)) return 1;
   if (hiprt_guards_off & HIPRT_GUARD_KEY) return a->n_nodes == b->n_nodes;
   if (a->key != b->key || a->n_nodes != b->n_nodes || a->n_deps != b->n_deps) return 0;
-  if (b->same_as == a->serial) return 1; /* they were compared as b was recorded */
+  if (a->alike == b->alike) return 1; /* they were compared as one of them was recorded */
   if (a->n_deps && memcmp(a->deps, b->deps, a->n_deps * sizeof *a->deps)) return 0;
   for (uint32_t i = 0; i < a->n_nodes; i++) {
     const node *x = a->nodes + i, *y = b->nodes + i;
@@ -786,7 +829,7 @@ int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b) {
 static int differs(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t i) {
   size_t x, y, size = arguments_of(a->nodes + i, &x);
   arguments_of(b->nodes + i, &y);
-  return size && memcmp(a->bytes + x, b->bytes + y, size) != 0;
+  return !are_same(a->bytes + x, b->bytes + y, size);
 }
 
 int hiprt_recorder_same_arguments(const hiprt_recorder *a, const hiprt_recorder *b) {
@@ -809,13 +852,14 @@ uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b
 int hiprt_recorder_difference(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t index, hiprt_difference *out) {
   if (index >= a->n_nodes || index >= b->n_nodes) return 0;
   const node *x = a->nodes + index, *y = b->nodes + index;
-  if (!x->source || !x->kernel) return 0;
-  *out = (hiprt_difference){.name = x->kernel->name, .argument = UINT32_MAX};
+  if (!x->kernel) return 0;
+  const hiprt_kernel *own = x->source ? 0 : x->kernel;
+  *out = (hiprt_difference){.name = x->kernel->name, .kernel = own, .argument = UINT32_MAX};
   for (uint32_t i = 0; i < x->kernel->n_args; i++) {
     const size_t at = sizeof(hiprt_dims) + x->kernel->offsets[i], size = x->kernel->args[i].size;
     const char *was = a->bytes + x->payload + at, *now = b->bytes + y->payload + at;
     if (!memcmp(was, now, size)) continue;
-    *out = (hiprt_difference){x->kernel->name, was, now, i, (uint32_t)size};
+    *out = (hiprt_difference){x->kernel->name, own, was, now, i, (uint32_t)size};
     break;
   }
   return 1;

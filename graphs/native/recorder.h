@@ -62,8 +62,8 @@ int hiprt_recorder_is_broken(const hiprt_recorder *recorder);
 /* Take what this thread, or with is_shared every thread, puts on a stream as nodes, until hiprt_stream_stop. */
 int hiprt_recorder_start(hiprt_recorder *recorder, hiprt_stream *stream, int is_shared);
 /* Expect the nodes of an earlier recording again, which costs less: as long as kernels, dimensions and memory are the same,
- * the edges are taken from there. Behind the first node that differs they are found as ever. The recorder must be empty; a
- * recording that cannot be followed is not. */
+ * the edges are taken from there. Memory that no node writes may be other such memory. Behind the first node that differs in
+ * more they are found as ever. The recorder must be empty; a recording that cannot be followed is not. */
 void hiprt_recorder_follow(hiprt_recorder *recorder, hiprt_recorder *like);
 /* Let go of what is followed: no more is recorded, or what is has no edges in common with it. */
 void hiprt_recorder_end(hiprt_recorder *recorder);
@@ -110,15 +110,15 @@ int hiprt_recorder_same_arguments(const hiprt_recorder *a, const hiprt_recorder 
 /* Return the number of nodes whose arguments differ between two recordings of one key, the first of them, and the size
  * of their payloads. */
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes);
-/* The first argument in which a kernel node of other code differs between two recordings; the recordings own what the
- * pointers show. */
+/* The first argument in which a kernel node differs between two recordings; the recordings own what the pointers show. */
 typedef struct {
-  const char *name; /* of the kernel */
+  const char *name;           /* of the kernel */
+  const hiprt_kernel *kernel; /* NULL where it is of other code */
   const char *was, *now;
   uint32_t argument, size; /* its number, and bytes; the number is UINT32_MAX where no argument differs */
 } hiprt_difference;
 
-/* Compare one node of two recordings of one key; 0, and nothing is said, where it is no kernel of other code. */
+/* Compare one node of two recordings of one key; 0, and nothing is said, where it is no kernel whose arguments are known. */
 int hiprt_recorder_difference(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t index,
                               hiprt_difference *out_difference);
 /* Give all nodes the addresses they have after the moves; the edges stay. */

@@ -21,7 +21,7 @@ from hiprt.flags import flags
 from hiprt.graphs.record.declarations import outlined
 from hiprt.stream import Move, Stream
 
-__all__ = ["ForeignDifference", "Node", "Recording"]
+__all__ = ["ArgumentDifference", "Node", "Recording"]
 
 EDGES = {
     "data": core.lib.HIPRT_EDGES_DATA,
@@ -333,11 +333,11 @@ class Recording:
         count = int(core.lib.hiprt_recorder_changed(self.core, other.core, first, nbytes))
         return count, int(nbytes[0]), int(first[0])
 
-    def difference(self, other: Recording, index: int) -> str | ForeignDifference:
+    def difference(self, other: Recording, index: int) -> str | ArgumentDifference:
         """Describe how the arguments of one node differ from those in a recording of the same key."""
         found = core.ffi.new("hiprt_difference *")
         if core.lib.hiprt_recorder_difference(self.core, other.core, index, found):
-            return ForeignDifference(index, found)
+            return ArgumentDifference(index, found)
         mine, its = self.node(index), other.node(index)
         for name in mine.arguments:
             if mine.arguments[name] != its.arguments[name]:
@@ -434,8 +434,8 @@ def raw_launch(raw: Any) -> str:
     return launch_text(core.ffi.string(raw.name).decode(), list(dims.grid), list(dims.block))
 
 
-class ForeignDifference:
-    """The first argument in which two kernel nodes of other code differ, whose text is made when somebody asks for it.
+class ArgumentDifference:
+    """The first argument in which two kernel nodes differ, whose text is made when somebody asks for it.
 
     It holds nothing of the kernel: the last 256 of these outlive the graphs that they tell of.
 
@@ -447,20 +447,25 @@ class ForeignDifference:
         What is said of it.
     """
 
-    __slots__ = ("argument", "cells", "index", "name")
+    __slots__ = ("argument", "cells", "declared", "index", "name")
 
     def __init__(self, index: int, found: Any) -> None:
         self.index = index
         self.name: bytes = core.ffi.string(found.name)
         self.argument: int = found.argument
         self.cells = [core.ffi.unpack(cell, found.size) if found.size else b"" for cell in (found.was, found.now)]
+        function = module.functions.get(core.address(found.kernel)) if found.size and found.kernel else None
+        self.declared = None if function is None else function.arguments[self.argument]
 
     def __str__(self) -> str:
         text = f"node {self.index} ({self.name.decode()})"
         if not self.cells[0]:
             return text
-        was, now = (int.from_bytes(cell, "little") if len(cell) in (1, 2, 4, 8) else cell for cell in self.cells)
-        return f"{text} argument {self.argument}: {was!r} -> {now!r}"
+        if self.declared is None:
+            what, shown = f"argument {self.argument}", map(plain, self.cells)
+        else:
+            what, shown = self.declared.name, map(self.declared.value, self.cells)
+        return f"{text} {what}: {' -> '.join(map(repr, shown))}"
 
 
 def foreign_arguments(kernel: Any, block: bytes) -> dict[str, Any]:
@@ -468,9 +473,13 @@ def foreign_arguments(kernel: Any, block: bytes) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for i in range(core.lib.hiprt_kernel_count(kernel)):
         start, size = core.lib.hiprt_kernel_offset(kernel, i), core.lib.hiprt_kernel_size(kernel, i)
-        cell = block[start : start + size]
-        values[f"argument {i}"] = int.from_bytes(cell, "little") if size in (1, 2, 4, 8) else cell
+        values[f"argument {i}"] = plain(block[start : start + size])
     return values
+
+
+def plain(cell: bytes) -> Any:
+    """Return an argument of which nothing is declared: 1, 2, 4 and 8 bytes as an unsigned integer."""
+    return int.from_bytes(cell, "little") if len(cell) in (1, 2, 4, 8) else cell
 
 
 def launched(raw: Any) -> tuple[int, int, bytes]:

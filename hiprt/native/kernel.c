@@ -127,6 +127,16 @@ hipKernelNodeParams hiprt_kernel_params(const hiprt_kernel *kernel, const char *
   return params;
 }
 
+/* Copy one argument: most are words, for which a call costs more than the copy. */
+static void copy_argument(char *cell, const void *value, uint32_t size) {
+  if (size == 4)
+    memcpy(cell, value, 4);
+  else if (size == 8)
+    memcpy(cell, value, 8);
+  else
+    memcpy(cell, value, size);
+}
+
 void hiprt_kernel_pack(const hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args, const uint64_t *nbytes,
                        char *out_payload) {
   char *at = out_payload + sizeof *dims;
@@ -139,7 +149,7 @@ void hiprt_kernel_pack(const hiprt_kernel *kernel, const hiprt_dims *dims, void 
   for (uint32_t i = 0, buffer = 0; i < kernel->n_args; i++) {
     char *cell = at + kernel->offsets[i];
     if (!kernel->args[i].access) {
-      memcpy(cell, args[i], kernel->args[i].size);
+      copy_argument(cell, args[i], kernel->args[i].size);
       continue;
     }
     uint64_t address;
@@ -148,10 +158,6 @@ void hiprt_kernel_pack(const hiprt_kernel *kernel, const hiprt_dims *dims, void 
     ranges[buffer] = (hiprt_range){address, address + nbytes[buffer]};
     buffer++;
   }
-}
-
-const hiprt_range *hiprt_kernel_ranges(const hiprt_kernel *kernel, const char *payload) {
-  return (const hiprt_range *)(payload + sizeof(hiprt_dims) + kernel->args_size);
 }
 
 /* Move the buffers, each by where its range begins: its address may be that of any element. */

@@ -74,4 +74,6 @@ uint32_t hiprt_kernel_moved(const hiprt_kernel *kernel, const char *payload, uin
 /* Fill `cells`, of which there are HIPRT_MAX_ARGS, with where the arguments in a payload lie, and return the HIP
  * parameters (G4: fresh each time). */
 hipKernelNodeParams hiprt_kernel_params(const hiprt_kernel *kernel, const char *payload, void **cells);
-const hiprt_range *hiprt_kernel_ranges(const hiprt_kernel *kernel, const char *payload);
+static inline const hiprt_range *hiprt_kernel_ranges(const hiprt_kernel *kernel, const char *payload) {
+  return (const hiprt_range *)(payload + sizeof(hiprt_dims) + kernel->args_size);
+}

@@ -89,7 +89,7 @@ static int pack(char format, PyObject *value, uint32_t size, char *cell) {
     const int is_number = PyLong_CheckExact(value) || PyLong_Check(value);
     long long number = is_number ? PyLong_AsLongLong(value) : -1;
     long long low = format == 'i' ? INT32_MIN : 0, high = format == 'i' ? INT32_MAX : UINT32_MAX;
-    memcpy(cell, &number, size);
+    memcpy(cell, &number, format == 'q' ? 8 : 4);
     const int is_read = is_number && (number != -1 || !PyErr_Occurred());
     if (is_read && (format == 'q' || (low <= number && number <= high))) return 0;
   } else if (format == 's' && PyBytes_Check(value) && PyBytes_Size(value) == (Py_ssize_t)size) {
@@ -242,7 +242,7 @@ static int record_again(const launcher *self, const hiprt_py_stream *stream, int
   return status ? -1 : 0;
 }
 
-_Thread_local PyObject *hiprt_py_noted;
+_Thread_local PyObject *hiprt_py_noted __attribute__((tls_model("initial-exec")));
 
 /* Append a launch to the thread's list. */
 static int tell(const launcher *self, const char *payload, PyObject *const *values) {

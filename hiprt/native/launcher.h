@@ -31,6 +31,6 @@ int hiprt_py_submit(const hiprt_py_launcher *self, hiprt_py_stream *stream, cons
                     PyObject *const *values);
 /* While this thread has a list here, each launch is appended to it: the launcher, the payload, and a tuple of the arrays
  * (None for other arguments). */
-extern _Thread_local PyObject *hiprt_py_noted;
+extern _Thread_local PyObject *hiprt_py_noted __attribute__((tls_model("initial-exec")));
 /* Whether a watcher is told of each call of a `Launch`: a debugging aid. */
 int hiprt_py_is_watched(void);

@@ -6,9 +6,7 @@
 #include "capture.h"
 #include "status.h"
 
-_Thread_local unsigned hiprt_thread_recordings;
-
-uintptr_t hiprt_this_thread(void) { return (uintptr_t)&hiprt_thread_recordings; }
+_Thread_local unsigned hiprt_thread_recordings __attribute__((tls_model("initial-exec")));
 
 int hiprt_stream_create(uint64_t handle, int device, hiprt_stream **out_stream) {
   static atomic_ullong numbers;

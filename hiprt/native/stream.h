@@ -85,10 +85,10 @@ int hiprt_stream_ready(hiprt_stream *stream, const char *call);
 /* HIPRT_E_CLOSED if the stream is closed: its handle names nothing, which NVIDIA's driver does not survive.
  * HIPRT_E_RECORDING if a capture of ours is still open on it, which would take work and never run it. */
 int hiprt_stream_is_open(hiprt_stream *stream, const char *call);
-/* Return a number that no other thread has at the same time; never 0 or HIPRT_EVERY_THREAD. */
-uintptr_t hiprt_this_thread(void);
 /* The number of streams on which this thread records. */
 extern _Thread_local unsigned hiprt_thread_recordings __attribute__((tls_model("initial-exec")));
+/* Return a number that no other thread has at the same time; never 0 or HIPRT_EVERY_THREAD. */
+static inline uintptr_t hiprt_this_thread(void) { return (uintptr_t)&hiprt_thread_recordings; }
 /* Give the work that this thread, or with is_shared every thread, puts on the stream to a recorder until
  * hiprt_stream_stop. */
 int hiprt_stream_start(hiprt_stream *stream, const hiprt_recorder_calls *calls, void *recorder, uint64_t recording,

@@ -266,3 +266,58 @@ def test_a_recording_that_follows_another_is_the_one_that_would_have_been(earlie
     assert fresh.same_key(found)
     assert before.same_key(found) == before.same_key(fresh)
     assert bool(lib.hiprt_recorder_same_arguments(found.recorder, fresh.recorder))
+
+
+def pieces(starts):
+    """Return a strategy of ranges that begin here."""
+    return st.tuples(starts, st.integers(1, 20)).map(lambda drawn: (drawn[0], drawn[0] + drawn[1]))
+
+
+# Half of what is read lies where nothing is written.
+places = st.one_of(pieces(st.integers(0, 60)), pieces(st.integers(100, 160)))
+kernels = st.tuples(pieces(st.integers(0, 60)), st.lists(places, min_size=4, max_size=4), st.booleans())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(kernels, min_size=2, max_size=12))
+def test_reads_of_other_memory_have_the_edges_that_they_would_have_had(program):
+    """Four recordings, each of which follows the one before; some nodes read elsewhere in each."""
+    before = None
+    for turn in range(4):
+        work = [
+            ([(*written, WRITE), (*reads[turn if moves else 0], READ)], 0, 2 if moves else None)
+            for written, reads, moves in program
+        ]
+        fresh, found = Program(), Program()
+        issue(fresh, work)
+        if before is not None:
+            found.kernels = before.kernels
+            core.lib.hiprt_recorder_follow(found.recorder, before.recorder)
+        issue(found, work)
+        core.lib.hiprt_recorder_end(found.recorder)
+        assert found.dependencies() == fresh.dependencies()
+        assert found.overlapping() == fresh.overlapping()
+        assert found.key == fresh.key
+        assert found.same_key(fresh)
+        if before is not None:
+            assert before.same_key(found) == before.same_key(fresh)
+        before = found
+
+
+@pytest.mark.parametrize("reads", [[200, 300], [200, 200]], ids=["apart", "shared"])
+def test_other_memory_that_is_read_counts_towards_the_bound(reads):
+    """A recording is full at the same node whether or not it follows another one."""
+    before, found, fresh = Program(), Program(), Program()
+    for _ in range(2):
+        before.kernel((0, 8, WRITE), (100, 108, READ))
+    core.lib.hiprt_recorder_end(before.recorder)
+    found.kernels = before.kernels
+    full = []
+    for program in (fresh, found):
+        core.lib.hiprt_recorder_limit(program.recorder, 0, 24)
+        if program is found:
+            core.lib.hiprt_recorder_follow(program.recorder, before.recorder)
+        for at in reads:
+            program.kernel((0, 8, WRITE), (at, at + 8, READ))
+            full.append(bool(core.lib.hiprt_recorder_is_full(program.recorder)))
+    assert full == 2 * [False, reads[0] != reads[1]]

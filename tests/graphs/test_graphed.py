@@ -523,8 +523,8 @@ def test_forms_of_views_are_told_apart(device):
 
 def test_the_text_of_a_difference_is_made_when_somebody_asks(device, monkeypatch):
     asked = []
-    told = recording.ForeignDifference.__str__
-    monkeypatch.setattr(recording.ForeignDifference, "__str__", lambda self: asked.append(1) or told(self))
+    told = recording.ArgumentDifference.__str__
+    monkeypatch.setattr(recording.ArgumentDifference, "__str__", lambda self: asked.append(1) or told(self))
     weights = {"w": tensor(1)}
     run, x = hiprt.torch.graphed(stack(device, weights), weights=weights, name="asked"), tensor(2)
     given = [tensor(seed) for seed in range(6)]  # all are kept, so that no address comes back
