@@ -9,6 +9,7 @@ no other word has changed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from hiprt.graphs.record.recording import Recording
 
 __all__ = ["Pointers"]
 
+ANYWHERE = (1 << 64) - 1
 POINTER = np.dtype([("node", "u4"), ("offset", "u4"), ("memory", "u4"), ("zero", "u4"), ("delta", "u8")])
 
 
@@ -45,7 +47,6 @@ class Pointers:
         self.recording = recording
         self.is_ours = is_ours
         self.starts = [address for address, _ in memory]
-        self.pin(range(len(self.starts)))
         # Where HIP does not tell a kernel's arguments, nothing is known of what they point to.
         self.is_hidden = any(recording.raw(i).kind == core.lib.HIPRT_NODE_OPAQUE for i in range(len(recording)))
         self.places, self.values = words(recording)
@@ -59,6 +60,7 @@ class Pointers:
             len(memory), self.count, words_of_table,
         )  # fmt: skip
         recording.point(self.pointers, core.ffi.new("uint64_t[]", self.starts))
+        self.pin(range(len(self.starts)))
         self.copies: list[Recording] = []
         self.puzzles = 0
 
@@ -98,15 +100,24 @@ class Pointers:
         return table, chosen
 
     def pin(self, pinned: Sequence[int]) -> None:
-        """Note which pieces of memory may not move."""
+        """Note which pieces of memory may not move; those that begin where another one does move with it."""
         self.pinned = list(pinned)
-        self.places_of_pinned = [self.starts[i] for i in self.pinned]
+        places, beside = [ANYWHERE] * len(self.starts), list(range(len(self.starts)))
+        for i in self.pinned:
+            places[i] = self.starts[i]
+        for i, first in self.merges:
+            beside[i] = first
+        core.lib.hiprt_pointers_bind(self.pointers, places, beside)
 
-    def may_move(self, starts: Sequence[int]) -> bool:
-        """Whether a recording for memory at these places is known without another capture."""
-        if self.merges and any(starts[i] != starts[first] for i, first in self.merges):
-            return False
-        return [starts[i] for i in self.pinned] == self.places_of_pinned
+    def may_move(self, starts: Any) -> bool:
+        """Whether a recording for memory at these places is known without another capture.
+
+        Parameters
+        ----------
+        starts : uint64_t *
+            Where each piece of memory is.
+        """
+        return bool(core.lib.hiprt_pointers_may_move(self.pointers, starts))
 
     def learn(self, captured: Recording, starts: Sequence[int]) -> bool:
         """Compare a capture with memory at other places with what is expected of it; whether all that moved may move.
@@ -132,19 +143,19 @@ class Pointers:
         self.pin([i for i in self.pinned if starts[i] == self.starts[i]])
         return True
 
-    def at(self, starts: memoryview) -> Recording:
+    def at(self, starts: Any) -> Recording:
         """Return a recording for memory at these places, which `may_move` there; it is good until the next call.
 
         Parameters
         ----------
-        starts : memoryview
-            Where each piece of memory is, as 64-bit words.
+        starts : uint64_t *
+            Where each piece of memory is.
         """
         spare = next((copy for copy in self.copies if not copy.is_carried), None)
         if spare is None:
             spare = self.recording.copy()
             self.copies.append(spare)
-        spare.point(self.pointers, core.ffi.from_buffer("uint64_t[]", starts))
+        spare.point(self.pointers, starts)
         return spare
 
 

@@ -19,6 +19,11 @@ typedef struct {
 int hiprt_pointers_create(uint32_t n_memories, uint32_t n_pointers, const hiprt_pointer *pointers,
                           hiprt_pointers **out_pointers);
 void hiprt_pointers_release(hiprt_pointers *pointers);
+/* Say where each memory must begin, or UINT64_MAX where it may be anywhere, and the memory that begins where it does, which
+ * may be itself. Nobody else uses the table meanwhile. */
+void hiprt_pointers_bind(hiprt_pointers *pointers, const uint64_t *places, const uint32_t *beside);
+/* Whether memory that begins at `starts` is as it was said that it must be. */
+int hiprt_pointers_may_move(const hiprt_pointers *pointers, const uint64_t *starts);
 /* cffi end */
 
 /* Return the table itself, with one more reference; NULL for NULL. */

@@ -2,9 +2,8 @@
  *
  * torch is not linked: a tensor is asked through DLPack's table of C functions, which its class has from torch 2.10 on,
  * and by the methods of its class. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stdint.h>
+#include "objects.h" /* first: Python.h says so */
+
 #include <string.h>
 
 #include "dlpack.h"
@@ -26,6 +25,11 @@ typedef struct {
   uint64_t alignment;
 } known;
 
+/* A tensor that a call had. */
+typedef struct {
+  PyObject *reference, *form; /* a weak one, and what the tensor is */
+} met;
+
 typedef struct {
   PyObject_HEAD
   PyObject *tensor, *form, *plain; /* torch's class, the class of forms, and what describes a value that is no container */
@@ -34,6 +38,8 @@ typedef struct {
   int (*exchange)(void *tensor, DLTensor *out); /* NULL where torch has no such table */
   known *knowns;                   /* MOST_KNOWN forms that came last, in a ring; empty ones have no form */
   uint32_t next;
+  met *mets;                       /* what the last calls had, by the number of the tensor in a call */
+  Py_ssize_t n_mets;
 } reader;
 
 /* One call of describe(). */
@@ -64,11 +70,11 @@ static uint64_t address_in(const DLTensor *t) { return (uint64_t)(uintptr_t)t->d
 
 static uint64_t alignment_of(const reader *r, uint64_t address) { return address & (0 - address) & (r->alignment - 1); }
 
-static int address_of(const reader *r, PyObject *tensor, uint64_t *out_address) {
-  DLTensor t;
-  if (exchange(r, tensor, &t)) {
-    *out_address = address_in(&t);
-    return 0;
+/* Give the address of a tensor, and what DLPack says of it; 1 where it says something, -1 with an exception. */
+static int address_of(const reader *r, PyObject *tensor, DLTensor *t, uint64_t *out_address) {
+  if (exchange(r, tensor, t)) {
+    *out_address = address_in(t);
+    return 1;
   }
   PyObject *number = PyObject_CallFunctionObjArgs(r->data_ptr, tensor, 0);
   *out_address = number ? PyLong_AsUnsignedLongLong(number) : 0;
@@ -123,10 +129,19 @@ static int is_told(const DLTensor *t) { return t->dtype.code != DLPACK_COMPLEX &
 
 /* Whether a tensor is of a form, as far as DLPack tells. */
 static int is_of(const reader *r, const known *k, const DLTensor *t) {
-  const size_t axes = (size_t)t->ndim * sizeof(int64_t);
-  return k->ndim == t->ndim && !memcmp(&k->dtype, &t->dtype, sizeof k->dtype) &&
-         !memcmp(&k->device, &t->device, sizeof k->device) && k->alignment == alignment_of(r, address_in(t)) &&
-         (!axes || (!memcmp(k->sizes, t->shape, axes) && !memcmp(k->sizes + MOST_AXES, t->strides, axes)));
+  if (k->ndim != t->ndim || memcmp(&k->dtype, &t->dtype, sizeof k->dtype) ||
+      memcmp(&k->device, &t->device, sizeof k->device) || k->alignment != alignment_of(r, address_in(t)))
+    return 0;
+  for (int32_t i = 0; i < t->ndim; i++)
+    if (k->sizes[i] != t->shape[i] || k->sizes[MOST_AXES + i] != t->strides[i]) return 0;
+  return 1;
+}
+
+/* Whether DLPack says of a tensor what it said of a form. */
+static int is_still(const reader *r, const DLTensor *t, const PyObject *form) {
+  for (uint32_t i = 0; i < MOST_KNOWN; i++)
+    if (r->knowns[i].form == form) return is_of(r, r->knowns + i, t);
+  return 0;
 }
 
 /* Return the form of a tensor, borrowed, where it is known: `like` rather than another one that equals it. NULL: it is not
@@ -161,24 +176,57 @@ static PyObject *form_by_methods(const reader *r, PyObject *tensor, uint64_t add
   return made;
 }
 
-/* Return what a tensor is, but for its address; where that is known, the same object each time. */
-static PyObject *form_of(reader *r, PyObject *tensor, PyObject *like, uint64_t *out_address) {
-  DLTensor t;
-  const int is_read = exchange(r, tensor, &t), may_know = is_read && is_told(&t);
-  if (is_read)
-    *out_address = address_in(&t);
-  else if (address_of(r, tensor, out_address))
-    return 0;
-  PyObject *known = may_know ? known_form(r, tensor, &t, like) : 0;
+/* Return what a tensor is, but for its address; where that is known, the same object each time. `t` is what DLPack says of
+ * it; NULL where that is nothing. */
+static PyObject *form_of(reader *r, PyObject *tensor, const DLTensor *t, uint64_t address, PyObject *like) {
+  const int may_know = t && is_told(t);
+  PyObject *known = may_know ? known_form(r, tensor, t, like) : 0;
   if (known || PyErr_Occurred()) return Py_XNewRef(known);
-  PyObject *made = form_by_methods(r, tensor, *out_address, like);
-  if (made && may_know) learn(r, &t, made);
+  PyObject *made = form_by_methods(r, tensor, address, like);
+  if (made && may_know) learn(r, t, made);
   return made;
+}
+
+/* Return what the last calls had as tensor i; NULL with an exception. */
+static met *met_at(reader *r, Py_ssize_t i) {
+  if (i >= r->n_mets) {
+    const Py_ssize_t count = 2 * i + 16;
+    met *grown = PyMem_Realloc(r->mets, (size_t)count * sizeof *grown);
+    if (!grown) return PyErr_NoMemory(), NULL;
+    memset(grown + r->n_mets, 0, (size_t)(count - r->n_mets) * sizeof *grown);
+    r->mets = grown;
+    r->n_mets = count;
+  }
+  return r->mets + i;
+}
+
+/* Remember the tensor of a call; -1 with an exception. */
+static int meet(met *to, PyObject *tensor, PyObject *form) {
+  PyObject *reference = PyWeakref_NewRef(tensor, 0);
+  if (!reference) return -1;
+  Py_XDECREF(to->reference);
+  Py_XDECREF(to->form);
+  *to = (met){reference, Py_NewRef(form)};
+  return 0;
+}
+
+/* Return what the next tensor of a call is. One that the last call had is what it was where DLPack says so. */
+static PyObject *form_of_next(reader *r, Py_ssize_t i, PyObject *tensor, PyObject *like, uint64_t *out_address) {
+  DLTensor t;
+  const int is_read = address_of(r, tensor, &t, out_address);
+  met *last = is_read < 0 ? 0 : met_at(r, i);
+  if (!last) return 0;
+  if (is_read && last->form && last->form == like && hiprt_py_referred(last->reference) == tensor && is_told(&t) &&
+      is_still(r, &t, like))
+    return Py_NewRef(like);
+  PyObject *form = form_of(r, tensor, is_read ? &t : 0, *out_address, like);
+  if (form && meet(last, tensor, form)) Py_CLEAR(form);
+  return form;
 }
 
 static PyObject *describe_tensor(reading *r, PyObject *value, PyObject *like) {
   uint64_t address;
-  PyObject *form = form_of(r->by, value, like, &address);
+  PyObject *form = form_of_next(r->by, PyList_Size(r->tensors), value, like, &address);
   if (form && !append_word(r->addresses, address) && !PyList_Append(r->tensors, value)) return form;
   Py_XDECREF(form);
   return 0;
@@ -262,35 +310,35 @@ static PyObject *item_of(PyObject *container, PyObject *key) {
   return PyErr_Occurred() ? 0 : PyObject_GetItem(container, key);
 }
 
-/* Take the tensor at a place, which is a pair of a container and a key, into the list, and its address into the words; 1
- * where it is another, or elsewhere. */
-static int look_at(const reader *r, PyObject *place, PyObject *tensors, PyObject *addresses, Py_ssize_t i) {
+/* Take what a tensor is into the list; 1 where that is another object than the list has. */
+static int take_form(reader *r, PyObject *tensor, const DLTensor *t, uint64_t address, PyObject *forms, Py_ssize_t i) {
+  PyObject *like = PyList_GetItem(forms, i), *form = like ? form_of(r, tensor, t, address, like) : 0;
+  if (!form) return -1;
+  const int is_other = form != like;
+  return PyList_SetItem(forms, i, form) ? -1 : is_other;
+}
+
+/* Take the tensor at a place, which is a pair of a container and a key, into the list, its address into the words, and what
+ * it is into the forms; 1 where that is another form. */
+static int look_at(reader *r, PyObject *place, PyObject *tensors, PyObject *addresses, PyObject *forms, Py_ssize_t i) {
   PyObject *container = PyTuple_GetItem(place, 0), *key = container ? PyTuple_GetItem(place, 1) : 0;
   PyObject *tensor = key ? item_of(container, key) : 0;
+  DLTensor t;
   uint64_t address;
-  char *was = tensor && !address_of(r, tensor, &address) ? word_of(addresses, i) : 0;
+  const int is_read = tensor ? address_of(r, tensor, &t, &address) : -1;
+  char *was = is_read < 0 ? 0 : word_of(addresses, i);
   if (!was) {
     Py_XDECREF(tensor);
     return -1;
   }
-  const int is_same = PyList_GetItem(tensors, i) == tensor;
-  const int is_other = !is_same || memcmp(was, &address, sizeof address);
+  const int is_same = PyList_GetItem(tensors, i) == tensor, is_moved = memcmp(was, &address, sizeof address) != 0;
   memcpy(was, &address, sizeof address);
+  const int is_other = is_same && !is_moved ? 0 : take_form(r, tensor, is_read ? &t : 0, address, forms, i);
   if (is_same)
     Py_DECREF(tensor);
   else if (PyList_SetItem(tensors, i, tensor))
     return -1;
   return is_other;
-}
-
-/* Take what the tensor of a place is; 1 where that is another object than the list of forms has. */
-static int take_form(reader *r, PyObject *tensors, PyObject *forms, Py_ssize_t i) {
-  uint64_t address;
-  PyObject *tensor = PyList_GetItem(tensors, i), *like = tensor ? PyList_GetItem(forms, i) : 0;
-  PyObject *form = like ? form_of(r, tensor, like, &address) : 0;
-  if (!form) return -1;
-  const int is_other = form != like;
-  return PyList_SetItem(forms, i, form) ? -1 : is_other;
 }
 
 /* look(places, tensors, addresses, forms): whether a place has a tensor of another form than the list of forms says. The
@@ -302,8 +350,7 @@ static PyObject *look(PyObject *self, PyObject *args) {
     return 0;
   int has_other = 0;
   for (Py_ssize_t i = 0; i < PyList_Size(places); i++) {
-    const int is_moved = look_at((const reader *)self, PyList_GetItem(places, i), tensors, addresses, i);
-    const int is_other = is_moved > 0 ? take_form((reader *)self, tensors, forms, i) : is_moved;
+    const int is_other = look_at((reader *)self, PyList_GetItem(places, i), tensors, addresses, forms, i);
     if (is_other < 0) return 0;
     has_other |= is_other;
   }
@@ -323,6 +370,8 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *keywords) {
   r->alignment = alignment;
   r->exchange = exchange_of(tensor);
   r->next = 0;
+  r->mets = 0;
+  r->n_mets = 0;
   r->data_ptr = PyObject_GetAttrString(tensor, "data_ptr");
   r->stride = r->data_ptr ? PyObject_GetAttrString(tensor, "stride") : 0;
   r->is_conj = r->stride ? PyObject_GetAttrString(tensor, "is_conj") : 0;
@@ -340,7 +389,12 @@ static void destroy(PyObject *self) {
   PyObject *type = (PyObject *)Py_TYPE(self);
   for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_XDECREF(held[i]);
   for (uint32_t i = 0; r->knowns && i < MOST_KNOWN; i++) Py_XDECREF(r->knowns[i].form);
+  for (Py_ssize_t i = 0; i < r->n_mets; i++) {
+    Py_XDECREF(r->mets[i].reference);
+    Py_XDECREF(r->mets[i].form);
+  }
   PyMem_Free(r->knowns);
+  PyMem_Free(r->mets);
   PyObject_Free(self);
   Py_DECREF(type);
 }

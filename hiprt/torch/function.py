@@ -211,10 +211,10 @@ class Graphed:
         self, kept: Kept, function: Callable[[], Any], tensors: list[Any], starts: memoryview, inputs: int
     ) -> None:
         """Launch the work for tensors at other addresses than those of the last launch: patched, or captured again."""
-        if kept.pointers is not None and kept.pointers.may_move(starts):
-            words = core.ffi.from_buffer("uint64_t[]", starts)
-            if not self.adopted.point(kept.pointers.pointers, words):
-                self.adopted.launch_recording(kept.pointers.at(starts))
+        places = core.ffi.from_buffer("uint64_t[]", starts)
+        if kept.pointers is not None and kept.pointers.may_move(places):
+            if not self.adopted.point(kept.pointers.pointers, places):
+                self.adopted.launch_recording(kept.pointers.at(places))
             return
         puzzles = kept.pointers.puzzles if kept.pointers is not None else 0
         captured, recording = self.capture(function, is_first=kept.captured is None)
@@ -222,7 +222,7 @@ class Graphed:
             self.tell(kept, starts, inputs)
         if kept.pointers is not None and kept.pointers.learn(recording, starts):
             # The first capture's memory stays in use, and this one's goes.
-            self.adopted.launch_recording(kept.pointers.at(starts))
+            self.adopted.launch_recording(kept.pointers.at(places))
             return
         memory = [(start, extent(tensor)) for start, tensor in zip(starts, tensors)]
         kept.pointers = self.pointers(function, recording, memory, kept.pointers, puzzles)

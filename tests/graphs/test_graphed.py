@@ -521,6 +521,28 @@ def test_forms_of_views_are_told_apart(device):
             assert (tensors[0] is view, int.from_bytes(words, "little")) == (True, address)
 
 
+def test_a_tensor_that_comes_again_is_asked_what_it_is_where_that_may_have_changed(device):
+    """The same object with other axes, another one at the same address, and one that is negated."""
+    reader = hiprt.torch.graphed(lambda x: x, name="again").reader
+    whole, pair = torch.arange(64.0), torch.view_as_complex(torch.zeros(64, 2))
+
+    def form(value, like=None):
+        return reader.describe(value, like, [], bytearray())
+
+    first = form(whole)
+    assert form(whole, first) is first
+    assert form(whole[:64], first) is first
+    whole.resize_(8, 8)
+    assert form(whole, first).shape == (8, 8)
+    plain = form(pair.imag)
+    negated = pair.conj().imag
+    assert pair.imag.data_ptr() == negated.data_ptr()
+    assert form(negated, plain).is_negated
+    assert not form(pair.imag, plain).is_negated
+    del negated
+    assert form(pair.conj().imag, plain).is_negated
+
+
 def test_the_text_of_a_difference_is_made_when_somebody_asks(device, monkeypatch):
     asked = []
     told = recording.ArgumentDifference.__str__
