@@ -5,6 +5,7 @@
     replay       call a kept step
     patch        call a kept step with other arrays for K of its nodes
     update       issue every launch again, all with other arguments, and allow hipGraphExecUpdate only
+    change       the same, and let the ladder choose between that and patches of all nodes
     instantiate  issue every launch again, and make an executable graph each time
 
 Only the host's time counts: the queue is drained between steps, which is not timed. With the provider ``null``, whose
@@ -40,9 +41,14 @@ from hiprt.provider import PROVIDERS
 
 __all__ = ["MODES", "TOPOLOGIES", "Report", "add_arguments", "measure", "run"]
 
-MODES = ("eager", "record", "replay", "patch", "update", "instantiate")
+MODES = ("eager", "record", "replay", "patch", "update", "change", "instantiate")
 CHOICES = ("auto", *(provider.name for provider in PROVIDERS))
-ALLOWED: dict[str, tuple[str, ...]] = {"update": ("update", "instantiate"), "instantiate": ("instantiate",)}
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "update": ("update", "instantiate"),
+    "change": ("patch", "update", "instantiate"),
+    "instantiate": ("instantiate",),
+}
+CHANGING = ("update", "change", "instantiate")  # the modes in which all nodes have other arguments each time
 SECONDS, REPETITIONS, WARM_UP = 1.0, 30, 5
 MOST_SECONDS, MOST_REPETITIONS = 30.0, 200_000
 QUEUED = 8  # the most steps that are in flight
@@ -95,14 +101,14 @@ class Bench:
         kept = mode in ("replay", "patch")
         self.step = graphs.Step(function, name=f"bench {mode}", stream=work.stream, keep=kept, moves=mode == "patch")
         # A step that changes an exec waits for its last launch: that is the device's time.
-        self.queued = 1 if mode in ("patch", "update", "instantiate") else QUEUED
+        self.queued = 1 if mode in ("patch", *CHANGING) else QUEUED
         self.count = 0
         self.scratch: list[Any] = []
 
     def prepare(self) -> Callable[[], Any]:
         """Return the next step to be timed."""
         self.count += 1
-        self.work.by = self.count if self.mode in ("update", "instantiate") else 1
+        self.work.by = self.count if self.mode in CHANGING else 1
         if self.mode == "instantiate":
             # Executable graphs of earlier steps are destroyed here, where nothing is timed.
             self.step.ladder.execs.clear()
@@ -138,6 +144,8 @@ class Bench:
             again = record()
             if self.mode == "update":
                 exec_.update(again)
+            elif self.mode == "change":
+                exec_.patch(again)
             else:
                 lib.hiprt_recorder_same_key(recording.core, again.core)
                 lib.hiprt_recorder_changed(recording.core, again.core, first, nbytes)
@@ -269,7 +277,7 @@ def measure(
         topology,
         nodes,
         mode,
-        {"patch": count, "update": nodes, "instantiate": nodes}.get(mode, 0),
+        nodes if mode in CHANGING else count,
         library.current().provider.name,
         hiprt.current_device().name,
         {"median": round(median / nodes, 4), "p99": round(p99 / nodes, 4)},
