@@ -84,12 +84,6 @@ int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t en
 /* List the nodes with a buffer that begins in [start, end), or another address in it; out_nodes has room for all
  * nodes. */
 uint32_t hiprt_recorder_users(const hiprt_recorder *recorder, uint64_t start, uint64_t end, uint32_t *out_nodes);
-/* Tell what the nodes do with memory that is to be laid out: `extents`, ascending and disjoint. For each node in order:
- * the number of extents that it touches and these, the number of nodes that it waits for and these, and the number of
- * pairs of whole extents of which it may write the second where it reads the first, and these. Return the number of
- * words; those for which `out` has room are written. */
-uint64_t hiprt_recorder_outline(const hiprt_recorder *recorder, uint32_t n_extents, const hiprt_range *extents,
-                                uint32_t *out, uint64_t room);
 /* Return how many references there are at this moment; execs, and who makes one, hold some. */
 uint32_t hiprt_recorder_references(const hiprt_recorder *recorder);
 /* Whether an exec, or another recording, has nodes of the capture that this one was made of. */
@@ -126,9 +120,6 @@ void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const h
 /* Give words the addresses that they have where each memory begins at starts[memory]; the edges stay. Only recordings of
  * the same nodes are pointed by one table. */
 int hiprt_recorder_point(hiprt_recorder *recorder, hiprt_pointers *pointers, const uint64_t *starts);
-/* Launch every node in program order on a stream that does not record. *out_ran: 0 if the call failed and no node has
- * been launched, 1 if some have been, or may have been. */
-int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream, int *out_ran);
 /* cffi end */
 
 /* Make a recorder with the same nodes and edges. */

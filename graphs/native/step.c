@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "dump.h"
+#include "eager.h"
 #include "explain.h"
 #include "flatten.h"
 #include "moved_arrays.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager.h"
 #include "status.h"
 
 /* The memory that the nodes write: pieces that are ascending and disjoint, and room on the host for their bytes. */
