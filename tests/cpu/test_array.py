@@ -311,3 +311,32 @@ def test_levels_of_detail_are_absent():
     assert raw("hipMallocMipmappedArray", None, ctypes.byref(channels), extent, 2, 0) == E.hipErrorInvalidValue
     assert raw("hipMallocMipmappedArray", ctypes.byref(array), None, extent, 2, 0) == E.hipErrorInvalidValue
     assert raw("hipFreeMipmappedArray", None) == E.hipErrorInvalidValue
+
+
+def test_the_thread_s_own_stream():
+    """The forms for the thread's own stream copy as the others do, and do not wait for the null stream's work."""
+    array, host, back = flat(4, 2), np.arange(8, dtype=np.float32).reshape(2, 4), np.empty((2, 4), np.float32)
+    there = (array, SIZE(0), SIZE(0), address(host), SIZE(16), SIZE(16), SIZE(2), KIND.hipMemcpyHostToDevice)
+    here = (address(back), SIZE(16), array, SIZE(0), SIZE(0), SIZE(16), SIZE(2), KIND.hipMemcpyDeviceToHost)
+    assert raw("hipMemcpy2DToArray_spt", *there) == raw("hipMemcpy2DFromArray_spt", *here) == 0
+    assert (back == host).all()
+    host += 1
+    assert raw("hipMemcpy2DToArrayAsync_spt", *there, None) == 0
+    assert raw("hipMemcpy2DFromArrayAsync_spt", *here, None) == raw("hipStreamSynchronize_spt", None) == 0
+    assert (back == host).all()
+    rows = (address(back), array, SIZE(0), SIZE(0), SIZE(32), KIND.hipMemcpyDeviceToHost)
+    for form in ("hipMemcpyFromArray", "hipMemcpyFromArray_spt"):
+        back[:] = -1
+        assert raw(form, *rows) == 0
+        assert (back == host).all()
+        assert raw(form, None, *rows[1:]) == E.hipErrorInvalidValue
+    free(array)
+
+
+def test_channels_of_an_array():
+    array, told = flat(4, 2, channels=2), Channels()
+    assert raw("hipGetChannelDesc", ctypes.byref(told), array) == 0
+    assert [told.x, told.y, told.z, told.w, told.kind] == [32, 32, 0, 0, FLOAT]
+    assert raw("hipGetChannelDesc", None, array) == E.hipErrorInvalidValue
+    free(array)
+    assert raw("hipGetChannelDesc", ctypes.byref(told), array) == E.hipErrorInvalidValue

@@ -209,6 +209,14 @@ def test_entry_points_by_name():
     assert address.value == ctypes.cast(library().hipGetDevicePropertiesR0600, ctypes.c_void_p).value
     assert call(b"malloc", 70000000) == E.hipErrorNotFound
     assert result.value == 1
+    per_thread = lambda name: raw(  # noqa: E731
+        "hipGetDriverEntryPoint_spt", name, ctypes.byref(address), ctypes.c_uint64(0), ctypes.byref(result)
+    )
+    assert per_thread(b"hipMemcpy") == per_thread(b"hipMalloc") == E.hipSuccess
+    assert address.value == ctypes.cast(library().hipMalloc, ctypes.c_void_p).value  # it has no stream
+    assert per_thread(b"hipMemcpy") == E.hipSuccess
+    assert address.value == ctypes.cast(library().hipMemcpy_spt, ctypes.c_void_p).value
+    assert per_thread(b"malloc") == E.hipErrorNotFound
 
 
 def test_memory_of_a_reset_primary_context_is_gone(python):

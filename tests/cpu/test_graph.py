@@ -407,6 +407,17 @@ def test_user_objects_end_with_their_last_reference():
     assert ended == []
     ok(hip.hipGraphExecDestroy(executable))
     assert sorted(ended) == [1, 2]
+    # A graph that gives back more than it holds takes others' references, as long as there are so many.
+    graph, taken = new_graph(), create(3)
+    for _ in range(2):
+        assert raw("hipGraphRetainUserObject", graph, taken, one, ctypes.c_uint(0)) == E.hipSuccess
+    assert raw("hipGraphReleaseUserObject", graph, taken, ctypes.c_uint(4)) == E.hipSuccess
+    assert sorted(ended) == [1, 2]
+    assert raw("hipGraphReleaseUserObject", graph, taken, ctypes.c_uint(3)) == E.hipSuccess
+    assert sorted(ended) == [1, 2, 3]
+    assert raw("hipGraphReleaseUserObject", graph, taken, one) == E.hipSuccess
+    ok(hip.hipGraphDestroy(graph))
+    assert sorted(ended) == [1, 2, 3]
 
 
 def copy_1d(name, *args):

@@ -1,10 +1,11 @@
-"""Memory that one process makes and another one uses."""
+"""Memory and events that one process makes and another one uses."""
 
 import ctypes
 import threading
 
 import numpy as np
-from helpers.hip_calls import KIND, E, raw
+from helpers.hip_calls import KIND, E, Gate, error, ok, raw
+from rocm.bindings import hip
 
 SIZE = ctypes.c_size_t
 BYTES = 6000  # more than a page, and no whole number of them
@@ -123,3 +124,94 @@ def test_refusals():
     assert raw("hipIpcGetMemHandle", ctypes.byref(handle), None) == E.hipErrorInvalidValue
     assert raw("hipIpcGetMemHandle", ctypes.byref(handle), ctypes.c_void_p(host.ctypes.data)) == E.hipErrorInvalidValue
     assert raw("hipFree", p) == 0
+
+
+class EventHandle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+
+
+INTERPROCESS = 0x4 | 0x2  # and without timing, which HIP asks for
+WAITS = """
+import ctypes
+lib = ctypes.CDLL(sys.argv[1])
+class Handle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char * 64)]
+event, size = ctypes.c_void_p(), ctypes.c_size_t
+status = lib.hipIpcOpenEventHandle(ctypes.byref(event), Handle.from_buffer_copy(bytes.fromhex("{}")))
+if status:
+    print(status)
+    raise SystemExit
+ms = ctypes.c_float()
+assert lib.hipEventElapsedTime(ctypes.byref(ms), event, event) == 400
+"""
+
+
+def interprocess_event():
+    event, handle = ctypes.c_void_p(), EventHandle()
+    assert raw("hipEventCreateWithFlags", ctypes.byref(event), INTERPROCESS) == 0
+    assert raw("hipIpcGetEventHandle", ctypes.byref(handle), event) == 0
+    return event, bytes(handle).hex()
+
+
+def test_another_process_waits_for_an_event(python):
+    """Queries, waits of the host and of a stream mean what this process recorded before."""
+    event, handle = interprocess_event()
+    stream, gate = ok(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking)), Gate()
+    ok(hip.hipEventRecord(event.value, stream))
+    ok(hip.hipStreamSynchronize(stream))
+    opens = bytes(handle_of(int(gate.value))).hex()
+    gate.hold(stream)
+    ok(hip.hipEventRecord(event.value, stream))
+    code = WAITS.format(handle) + (
+        "assert lib.hipEventQuery(event) == 600\n"
+        "waiting, key, gate = (ctypes.c_void_p() for _ in range(3))\n"
+        "assert lib.hipStreamCreateWithFlags(ctypes.byref(waiting), 1) == 0\n"
+        "assert lib.hipStreamCreateWithFlags(ctypes.byref(key), 1) == 0\n"
+        "assert lib.hipStreamWaitEvent(waiting, event, 0) == 0\n"
+        "assert lib.hipStreamQuery(waiting) == 600\n"
+        f"handle = Handle.from_buffer_copy(bytes.fromhex('{opens}'))\n"
+        "assert lib.hipIpcOpenMemHandle(ctypes.byref(gate), handle, 1) == 0\n"
+        "assert lib.hipStreamWriteValue32(key, gate, 1, 0) == 0\n"
+        "assert lib.hipEventSynchronize(event) == lib.hipEventQuery(event) == 0\n"
+        "assert lib.hipStreamSynchronize(waiting) == 0\n"
+    )
+    assert python(code) == ""
+    ok(hip.hipStreamSynchronize(stream))
+
+
+def test_an_event_that_another_process_records(python):
+    """What another process records last is what waits here mean."""
+    event, handle = interprocess_event()
+    ok(hip.hipEventSynchronize(event.value))  # it was never recorded
+    assert (
+        python(WAITS.format(handle) + "print(lib.hipEventRecord(event, None), lib.hipDeviceSynchronize())\n") == "0 0\n"
+    )
+    assert error(hip.hipEventQuery(event.value)) == E.hipSuccess
+    # The process ends before its device comes to the event, which is never reached then.
+    code = WAITS.format(handle) + (
+        "flag = (ctypes.c_uint32 * 1)()\n"
+        "assert lib.hipHostRegister(flag, size(4), 0) == lib.hipStreamWaitValue32(None, flag, 1, 1, -1) == 0\n"
+        "assert lib.hipEventRecord(event, None) == 0\n"
+        "import os; print(1, flush=True); os._exit(0)\n"
+    )
+    assert python(code) == "1\n"
+    assert error(hip.hipEventQuery(event.value)) == E.hipErrorNotReady
+    ok(hip.hipEventRecord(event.value, None))
+    ok(hip.hipEventSynchronize(event.value))
+
+
+def test_refusals_of_events(python):
+    event, handle = interprocess_event()
+    own, out, ordinary = (
+        EventHandle.from_buffer_copy(bytes.fromhex(handle)),
+        ctypes.c_void_p(),
+        ok(hip.hipEventCreate()),
+    )
+    assert raw("hipIpcOpenEventHandle", ctypes.byref(out), own) == E.hipErrorInvalidContext  # its own process
+    assert raw("hipIpcOpenEventHandle", ctypes.byref(out), EventHandle()) == E.hipErrorInvalidValue
+    assert raw("hipIpcOpenEventHandle", None, own) == E.hipErrorInvalidValue
+    assert raw("hipIpcGetEventHandle", ctypes.byref(own), ordinary) == E.hipErrorInvalidConfiguration
+    assert raw("hipIpcGetEventHandle", ctypes.byref(own), None) == E.hipErrorInvalidValue
+    assert raw("hipIpcGetEventHandle", None, event) == E.hipErrorInvalidValue
+    assert raw("hipEventDestroy", event) == E.hipSuccess
+    assert python(WAITS.format(handle)) == f"{int(E.hipErrorInvalidValue)}\n"

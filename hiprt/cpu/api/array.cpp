@@ -152,6 +152,14 @@ hipError_t rows_of(hipArray_const_t handle, size_t x, size_t y, size_t count, Bo
   return box_in_array(*array, {x, y, 0}, *extent, out) ? hipSuccess : hipErrorInvalidValue;
 }
 
+hipError_t read_rows(void *dst, hipArray_const_t src, size_t x, size_t y, size_t count, hipMemcpyKind kind, Out out) {
+  Box part{};
+  hipExtent extent{};
+  if (!is_kind(kind)) return hipErrorInvalidMemcpyDirection;
+  if (const hipError_t error = dst ? rows_of(src, x, y, count, &part, &extent) : hipErrorInvalidValue) return error;
+  return make_box_copy(box_of(dst, extent.width), part, extent, out);
+}
+
 }  // namespace
 }  // namespace cpu
 
@@ -191,6 +199,15 @@ hipError_t hipArrayGetInfo(hipChannelFormatDesc *desc, hipExtent *extent, unsign
     if (desc) *desc = channels_of(found);
     if (extent) *extent = {found.shape.Width, found.shape.Height, found.shape.Depth};
     if (flags) *flags = found.shape.Flags;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipGetChannelDesc(hipChannelFormatDesc *desc, hipArray_const_t array) {
+  return api([&] {
+    const std::shared_ptr<const Array> found = find_array(array);
+    if (!desc || !found) return hipErrorInvalidValue;
+    *desc = channels_of(*found);
     return hipSuccess;
   });
 }
@@ -268,13 +285,17 @@ hipError_t hipMemcpyToArray(hipArray_t dst, size_t wOffset, size_t hOffset, cons
 hipError_t hipMemcpyFromArray(void *dst, hipArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
                               hipMemcpyKind kind) {
   return api([&] {
-    return synchronous<CopyWork>([&](Out out) {
-      Box part{};
-      hipExtent extent{};
-      if (!is_kind(kind)) return hipErrorInvalidMemcpyDirection;
-      if (const hipError_t error = dst ? rows_of(src, wOffset, hOffset, count, &part, &extent) : hipErrorInvalidValue) return error;
-      return make_box_copy(box_of(dst, extent.width), part, extent, out);
-    });
+    return synchronous<CopyWork>([&](Out out) { return read_rows(dst, src, wOffset, hOffset, count, kind, out); });
+  });
+}
+
+// The form for the thread's own stream, which has no public one that does not wait.
+hipError_t hipMemcpyFromArray_spt(void *dst, hipArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
+                                  hipMemcpyKind kind) {
+  return api([&] {
+    const hipError_t error = asynchronous(
+        hipStreamPerThread, [&](Out out) { return read_rows(dst, src, wOffset, hOffset, count, kind, out); });
+    return error ? error : hipStreamSynchronize(hipStreamPerThread);
   });
 }
 

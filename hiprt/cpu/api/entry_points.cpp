@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 
 #include <cstring>
+#include <string>
 
 #include "runtime/status.h"
 
@@ -35,6 +36,20 @@ void *find(const char *name) {
   return mine ? found : nullptr;
 }
 
+// The form whose null stream is the calling thread's own, of functions that have one.
+void *find_per_thread(const char *name) {
+  void *found = find((std::string(name) + "_spt").c_str());
+  return found ? found : find(name);
+}
+
+hipError_t entry_point(void *(*look)(const char *), const char *symbol, void **function,
+                       hipDriverEntryPointQueryResult *result) {
+  if (!symbol || !*symbol || !function) return hipErrorInvalidValue;
+  *function = look(symbol);
+  if (result) *result = *function ? hipDriverEntryPointSuccess : hipDriverEntryPointSymbolNotFound;
+  return *function ? hipSuccess : hipErrorNotFound;
+}
+
 }  // namespace
 }  // namespace cpu
 
@@ -57,10 +72,10 @@ hipError_t hipGetProcAddress(const char *symbol, void **function, int version, u
 
 hipError_t hipGetDriverEntryPoint(const char *symbol, void **function, unsigned long long,
                                   hipDriverEntryPointQueryResult *result) {
-  return api([&] {
-    if (!symbol || !*symbol || !function) return hipErrorInvalidValue;
-    *function = find(symbol);
-    if (result) *result = *function ? hipDriverEntryPointSuccess : hipDriverEntryPointSymbolNotFound;
-    return *function ? hipSuccess : hipErrorNotFound;
-  });
+  return api([&] { return entry_point(find, symbol, function, result); });
+}
+
+hipError_t hipGetDriverEntryPoint_spt(const char *symbol, void **function, unsigned long long,
+                                      hipDriverEntryPointQueryResult *result) {
+  return api([&] { return entry_point(find_per_thread, symbol, function, result); });
 }

@@ -18,9 +18,13 @@ hipError_t create(hipEvent_t *out, unsigned flags) {
   constexpr unsigned kKnown = hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess | kFences;
   if (!out || (flags & ~kKnown)) return hipErrorInvalidValue;
   if (__builtin_popcount(flags & kFences) > 1) return hipErrorInvalidValue;
-  // An event that other processes see cannot be timed, and this device has none.
-  if (flags & hipEventInterprocess) return flags & hipEventDisableTiming ? hipErrorNotSupported : hipErrorInvalidValue;
-  *out = add_event(flags);
+  std::shared_ptr<SharedRecordings> shared;
+  if (flags & hipEventInterprocess) {
+    // Processes have no common clock.
+    if (!(flags & hipEventDisableTiming)) return hipErrorInvalidValue;
+    if (!(shared = SharedRecordings::make())) return hipErrorOutOfMemory;
+  }
+  *out = add_event(flags, std::move(shared));
   return hipSuccess;
 }
 
@@ -53,9 +57,7 @@ hipError_t elapsed(float *ms, hipEvent_t start, hipEvent_t stop) {
   const std::shared_ptr<Recording> from = first->latest();
   const std::shared_ptr<Recording> to = last->latest();
   if (!from || !to) return hipErrorInvalidHandle;
-  if (!from->reached.load(std::memory_order_acquire) || !to->reached.load(std::memory_order_acquire)) {
-    return hipErrorNotReady;
-  }
+  if (!from->is_reached() || !to->is_reached()) return hipErrorNotReady;
   *ms = static_cast<float>(static_cast<double>(static_cast<int64_t>(to->time_ns - from->time_ns)) * 1e-6);
   return hipSuccess;
 }
@@ -87,8 +89,9 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
     if (!target) return hipErrorInvalidHandle;
     if (const hipError_t error = capture_forbids_event(event)) return error;
     const std::shared_ptr<Recording> recording = target->latest();
-    const auto reached = [&] { return !recording || recording->reached.load(std::memory_order_acquire); };
-    const hipError_t error = Scheduler::get().block_until(reached);
+    const auto reached = [&] { return !recording || recording->is_reached(); };
+    // Nobody announces what other processes do.
+    const hipError_t error = target->shared ? Scheduler::get().poll_until(reached) : Scheduler::get().block_until(reached);
     if (recording && is_checking()) host_waited(recording->clock);
     pool_release_unused();
     return error ? error : Scheduler::get().lost(target->device);
@@ -101,7 +104,7 @@ hipError_t hipEventQuery(hipEvent_t event) {
     if (!target) return hipErrorInvalidHandle;
     if (const hipError_t error = capture_forbids_event(event, true)) return error;
     const std::shared_ptr<Recording> recording = target->latest();
-    if (recording && !recording->reached.load(std::memory_order_acquire)) return hipErrorNotReady;
+    if (recording && !recording->is_reached()) return hipErrorNotReady;
     if (recording && is_checking()) host_waited(recording->clock);
     return Scheduler::get().lost(target->device);
   });

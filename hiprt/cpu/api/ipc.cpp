@@ -1,9 +1,11 @@
-// HIP's functions that give memory to other processes. CLR's hip_memory.cpp has the rules and the codes.
+// HIP's functions that give memory and events to other processes. CLR's hip_memory.cpp and hip_event_ipc.cpp have the rules
+// and the codes.
 #include <unistd.h>
 
 #include <cstring>
 #include <memory>
 
+#include "runtime/event.h"
 #include "runtime/imported_memory.h"
 #include "runtime/scheduler.h"
 #include "runtime/status.h"
@@ -12,13 +14,18 @@
 namespace cpu {
 namespace {
 
-// What a handle's bytes hold.
+// What the bytes of handles hold.
 struct Ticket {
   uint64_t magic;
   MemoryTicket memory;
 };
-constexpr uint64_t kMagic = 0x6d656d2d74727068;  // "hprt-mem"
-static_assert(sizeof(Ticket) <= HIP_IPC_HANDLE_SIZE);
+struct EventTicket {
+  uint64_t magic;
+  RecordingsTicket recordings;
+};
+constexpr uint64_t kMagic = 0x6d656d2d74727068;       // "hprt-mem"
+constexpr uint64_t kEventMagic = 0x7476652d74727068;  // "hprt-evt"
+static_assert(sizeof(Ticket) <= HIP_IPC_HANDLE_SIZE && sizeof(EventTicket) <= HIP_IPC_HANDLE_SIZE);
 
 // Exchanges the pages of memory. The scheduler runs one work at a time, so that nobody writes them meanwhile.
 struct ShareWork : Work {
@@ -66,6 +73,28 @@ hipError_t close(void *address) {
   return take_import(found->base, false) ? hipSuccess : hipErrorInvalidValue;
 }
 
+hipError_t get(hipIpcEventHandle_t *out, hipEvent_t handle) {
+  if (!out || !handle) return hipErrorInvalidValue;
+  const std::shared_ptr<Event> event = find_event(handle);
+  if (!event) return hipErrorInvalidHandle;
+  if (!event->shared) return hipErrorInvalidConfiguration;
+  const EventTicket ticket{kEventMagic, event->shared->ticket()};
+  *out = {};
+  std::memcpy(out->reserved, &ticket, sizeof ticket);
+  return hipSuccess;
+}
+
+hipError_t open(hipEvent_t *out, const hipIpcEventHandle_t &handle) {
+  EventTicket ticket;
+  std::memcpy(&ticket, handle.reserved, sizeof ticket);
+  if (!out || ticket.magic != kEventMagic) return hipErrorInvalidValue;
+  if (ticket.recordings.process == getpid()) return hipErrorInvalidContext;
+  std::shared_ptr<SharedRecordings> recordings = SharedRecordings::open(ticket.recordings);
+  if (!recordings) return hipErrorInvalidValue;
+  *out = add_event(hipEventDisableTiming | hipEventInterprocess, std::move(recordings));
+  return hipSuccess;
+}
+
 }  // namespace
 }  // namespace cpu
 
@@ -81,4 +110,12 @@ hipError_t hipIpcOpenMemHandle(void **devPtr, hipIpcMemHandle_t handle, unsigned
 
 hipError_t hipIpcCloseMemHandle(void *devPtr) {
   return api([&] { return close(devPtr); });
+}
+
+hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t *handle, hipEvent_t event) {
+  return api([&] { return get(handle, event); });
+}
+
+hipError_t hipIpcOpenEventHandle(hipEvent_t *event, hipIpcEventHandle_t handle) {
+  return api([&] { return open(event, handle); });
 }

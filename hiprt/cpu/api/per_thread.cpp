@@ -24,6 +24,16 @@ hipError_t hipMemcpy3DAsync_spt(const hipMemcpy3DParms *p, hipStream_t stream) {
   return hipMemcpy3DAsync(p, own(stream));
 }
 
+hipError_t hipMemcpy2DToArrayAsync_spt(hipArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
+    size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream) {
+  return hipMemcpy2DToArrayAsync(dst, wOffset, hOffset, src, spitch, width, height, kind, own(stream));
+}
+
+hipError_t hipMemcpy2DFromArrayAsync_spt(void *dst, size_t dpitch, hipArray_const_t src, size_t wOffset, size_t hOffset,
+    size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream) {
+  return hipMemcpy2DFromArrayAsync(dst, dpitch, src, wOffset, hOffset, width, height, kind, own(stream));
+}
+
 hipError_t hipMemcpyToSymbolAsync_spt(const void *symbol, const void *src, size_t sizeBytes, size_t offset,
     hipMemcpyKind kind, hipStream_t stream) {
   return hipMemcpyToSymbolAsync(symbol, src, sizeBytes, offset, kind, own(stream));
@@ -129,6 +139,18 @@ hipError_t hipMemcpy2D_spt(void *dst, size_t dpitch, const void *src, size_t spi
 
 hipError_t hipMemcpy3D_spt(const hipMemcpy3DParms *p) {
   return finished(hipMemcpy3DAsync(p, hipStreamPerThread));
+}
+
+hipError_t hipMemcpy2DToArray_spt(hipArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
+    size_t width, size_t height, hipMemcpyKind kind) {
+  return finished(
+      hipMemcpy2DToArrayAsync(dst, wOffset, hOffset, src, spitch, width, height, kind, hipStreamPerThread));
+}
+
+hipError_t hipMemcpy2DFromArray_spt(void *dst, size_t dpitch, hipArray_const_t src, size_t wOffset, size_t hOffset,
+    size_t width, size_t height, hipMemcpyKind kind) {
+  return finished(
+      hipMemcpy2DFromArrayAsync(dst, dpitch, src, wOffset, hOffset, width, height, kind, hipStreamPerThread));
 }
 
 hipError_t hipMemcpyToSymbol_spt(const void *symbol, const void *src, size_t sizeBytes, size_t offset,

@@ -57,14 +57,15 @@ hipError_t hipGraphRetainUserObject(hipGraph_t graph, hipUserObject_t object, un
 hipError_t hipGraphReleaseUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count) {
   return api([&]() -> hipError_t {
     if (!object || !is_count(count)) return hipErrorInvalidValue;
-    unsigned held = 0;
     {
       std::lock_guard<std::mutex> lock(graph_mutex());
       Graph *g = find_graph(graph);
       if (!g) return hipErrorInvalidValue;
-      held = g->users.forget(object, count);
+      if (!g->users.holds(object) || !has_references(object, count)) return hipSuccess;
+      g->users.forget(object, count);
     }
-    if (held) drop_references(object, held);
+    // Where the graph has fewer, the others' references go, as in CLR (hip_graph.cpp:2805-2830 of ROCm/clr @f9f995c6d).
+    drop_references(object, count);
     return hipSuccess;
   });
 }

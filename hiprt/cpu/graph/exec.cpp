@@ -93,6 +93,8 @@ void Exec::enable(Node *node, bool enabled) {
   change_plan([&](Plan &target) {
     target.works[node->step] = enabled ? node->action.work : nullptr;
     target.disabled[node->step] = !enabled;
+    const hipGraphNodeType type = node->action.type;
+    target.orderless[node->step] = !enabled && (type == hipGraphNodeTypeKernel || type == hipGraphNodeTypeMemcpy);
   });
   node->enabled = enabled;
 }

@@ -123,11 +123,13 @@ void GraphWork::take_latest_plan() {
   attach(std::move(latest));
 }
 
-// In CLR a disabled node has no commands, so that nothing on other streams waits for it or for what it waited for
-// (rocm-systems#11359). On its own stream a marker keeps the order (hip_graph_internal.hpp:396 of ROCm/clr @f9f995c6d).
+// In CLR 7 a disabled kernel or copy has no command, so that nothing on other streams waits for it or for what it waited
+// for (rocm-systems#11359; hip_graph_internal.hpp of ROCm/rocm-systems @004f1770e0b4). On its own stream a marker keeps the
+// order. A fill has a command, and in 6.4 all have: it is never queued, but who waits for it has a marker queued on its
+// stream instead (Event::notifyCmdQueue, rocclr/platform/command.cpp:265 of ROCm/clr @f9f995c6d).
 void GraphWork::forget_edges_of_disabled() {
   for (uint32_t step = 0; step < plan_->works.size(); ++step) {
-    if (plan_->disabled[step]) release(step, Edges::Crossing);
+    if (plan_->orderless[step]) release(step, Edges::Crossing);
   }
 }
 
@@ -197,7 +199,7 @@ hipError_t GraphWork::run_step(uint32_t step, Work *work) {
 void GraphWork::complete(uint32_t step) {
   progress_.missing[step] = UINT32_MAX;
   --left_;
-  const bool forgotten = quirk(Quirk::DisabledDropsEdges) && plan_->disabled[step];
+  const bool forgotten = quirk(Quirk::DisabledDropsEdges) && plan_->orderless[step];
   release(step, forgotten ? Edges::Staying : Edges::All);
 }
 

@@ -82,10 +82,10 @@ void Numbering::number(Graph &graph) {
     for (size_t i = 0; i < node->dependents.size(); ++i) {
       const Node *to = node->dependents[i];
       const bool crosses = streams[node->index] != streams[to->index];
-      // A child graph has no command that a node on another stream could wait for (Graph::RunOneNode,
-      // hip_graph_internal.cpp:668 of ROCm/clr @f9f995c6d; rocm-systems#658, #5687).
-      const uint32_t from = quirk(Quirk::ChildNoSync) && crosses ? node->step : end_of(*node);
-      if (!is_dropped(i, *to)) edges.push_back({from, to->step, crosses});
+      // A child graph is left out of the list of what a node on another stream waits for, and so is what the child waits
+      // for (Graph::RunOneNode, hip_graph_internal.cpp:702 of ROCm/clr @f9f995c6d; rocm-systems#658, #5687).
+      const bool is_unknown = quirk(Quirk::ChildNoSync) && crosses && node->action.child;
+      if (!is_unknown && !is_dropped(i, *to)) edges.push_back({end_of(*node), to->step, crosses});
     }
   }
 }

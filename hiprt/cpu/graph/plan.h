@@ -29,11 +29,13 @@ struct Order {
 
 // The works of the steps. Launches share a plan; one that is queued keeps its plan when the graph is changed.
 struct Plan {
-  explicit Plan(size_t steps) : works(steps), disabled(steps) {}
-  Plan(const Plan &other) : works(other.works), disabled(other.disabled), users(other.users) {}
+  explicit Plan(size_t steps) : works(steps), disabled(steps), orderless(steps) {}
+  Plan(const Plan &other)
+      : works(other.works), disabled(other.disabled), orderless(other.orderless), users(other.users) {}
 
   std::vector<std::shared_ptr<Work>> works;  // null for steps that do nothing: empty or disabled nodes
   std::vector<bool> disabled;
+  std::vector<bool> orderless;  // disabled nodes that have no command in CLR 7
   UserRefs users;
   std::atomic<int> launches{0};  // launches of this plan that are queued or running
 };

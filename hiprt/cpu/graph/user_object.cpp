@@ -1,5 +1,6 @@
 #include "graph/user_object.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 
@@ -41,6 +42,12 @@ bool add_references(hipUserObject_t handle, unsigned count) {
   return object;
 }
 
+bool has_references(hipUserObject_t handle, unsigned count) {
+  std::lock_guard<std::mutex> lock(registry().mutex);
+  const UserObject *object = registry().objects.find(handle);
+  return object && object->references >= count;
+}
+
 void drop_references(hipUserObject_t handle, unsigned count) {
   std::unique_ptr<UserObject> ended;
   {
@@ -68,12 +75,11 @@ void UserRefs::retain(hipUserObject_t object, unsigned count) {
   if (add_references(object, count)) held += count;
 }
 
-unsigned UserRefs::forget(hipUserObject_t object, unsigned count) {
+void UserRefs::forget(hipUserObject_t object, unsigned count) {
   const auto it = counts_.find(object);
-  if (it == counts_.end() || it->second < count) return 0;
-  it->second -= count;
+  if (it == counts_.end()) return;
+  it->second -= std::min(it->second, count);
   if (it->second == 0) counts_.erase(it);
-  return count;
 }
 
 }  // namespace cpu

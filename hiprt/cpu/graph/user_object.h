@@ -11,6 +11,7 @@ hipUserObject_t create_user_object(void *resource, hipHostFn_t destroy, unsigned
 // An object that has ended is left alone, and so is one of which more references are dropped than it has; CLR reports
 // success for both (hip_graph.cpp:2746-2830 of ROCm/clr @f9f995c6d). The first returns whether there is the object.
 bool add_references(hipUserObject_t object, unsigned count);
+bool has_references(hipUserObject_t object, unsigned count);
 // The end of the last reference calls the application's destroy function, so that the caller holds no lock.
 void drop_references(hipUserObject_t object, unsigned count);
 
@@ -26,8 +27,9 @@ class UserRefs {
   ~UserRefs();
 
   void retain(hipUserObject_t object, unsigned count);
-  // Gives these references to the caller, who drops them. Returns how many: none, unless there are `count`.
-  unsigned forget(hipUserObject_t object, unsigned count);
+  bool holds(hipUserObject_t object) const { return counts_.count(object) > 0; }
+  // Gives references to the caller, who drops them: all that there are, if they are fewer.
+  void forget(hipUserObject_t object, unsigned count);
 
  private:
   std::map<hipUserObject_t, unsigned> counts_;

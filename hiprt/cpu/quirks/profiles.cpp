@@ -36,17 +36,18 @@ const Group kBefore7 = {
     Quirk::ParamInfoMissing,  // it came with 7.2
     Quirk::ChildOfItself, Quirk::RegisterTwice,  // read in the source between 6.3 and 6.4
     Quirk::CodesLt7,
+    Quirk::IpcEventNeverWaits,  // 6.2 to 6.4; the 7.13 era has it repaired, 7.2 was not read
 };
 // From 6.2 on packets are built at instantiation, and an update does not build those inside a child graph again.
 const Group kStaleChildPackets = {Quirk::ChildUpdateStalePackets};
 // From 6.4 on setters forget the packet, and the status of UpdateAQLPacket is dropped (rocm-systems#10714).
 const Group kSince64 = {Quirk::GenericSetparamsStale, Quirk::UpdateSwallowError};
 // 6.4 runs a graph over four streams, depth first; later versions fall back to that path.
-const Group kFourStreams = {Quirk::FanoutDrop, Quirk::DisabledDropsEdges, Quirk::ChildNoSync, Quirk::ParallelShuffle};
-// 7.2 to 7.13 have the segment scheduler before its repairs, copy child graphs onto themselves, and crash at an
-// external wait in a capture.
+const Group kFourStreams = {Quirk::FanoutDrop, Quirk::ChildNoSync, Quirk::ParallelShuffle};
+// 7.2 to 7.13 have the segment scheduler before its repairs, copy child graphs onto themselves, make no commands of
+// disabled nodes, and crash at an external wait in a capture.
 const Group kSegments = {Quirk::MultirootNoLaunchWait, Quirk::DisabledListStale, Quirk::ChildUpdateSelfcopy,
-                         Quirk::CaptureExternalWaitCrash};
+                         Quirk::DisabledDropsEdges, Quirk::CaptureExternalWaitCrash};
 // What older versions did, and what only a wrong program meets.
 const Group kParanoid = {
     Quirk::UpdateNoDepCheck,       // 5.6 and 5.7

@@ -69,6 +69,7 @@ namespace cpu {
   X(FreeTakesHostMemory, free_takes_host_memory)                  \
   X(RegisterTwice, register_twice)                                \
   X(CodesLt7, codes_lt7)                                          \
+  X(IpcEventNeverWaits, ipc_event_never_waits)                    \
   X(AutofreeDeviceWide, autofree_device_wide)                     \
   X(AllocNodeOnce, alloc_node_once)                               \
   X(NodetypeBase1, nodetype_base1)                                \

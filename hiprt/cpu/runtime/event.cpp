@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "registry.h"
+#include "quirks/quirks.h"
 #include "runtime/device.h"
 #include "runtime/scheduler.h"
 #include "runtime/vector_clock.h"
@@ -29,7 +30,9 @@ std::shared_ptr<Recording> pop(std::deque<std::shared_ptr<Recording>> &pending) 
 
 }  // namespace
 
-hipEvent_t add_event(unsigned flags) { return registry().add(std::make_shared<Event>(flags, current_device())); }
+hipEvent_t add_event(unsigned flags, std::shared_ptr<SharedRecordings> shared) {
+  return registry().add(std::make_shared<Event>(flags, current_device(), std::move(shared)));
+}
 
 bool remove_event(hipEvent_t event) {
   if (!registry().remove(event)) return false;
@@ -39,15 +42,35 @@ bool remove_event(hipEvent_t event) {
 
 std::shared_ptr<Event> find_event(hipEvent_t event) { return registry().find(event); }
 
+void Recording::reach() {
+  time_ns = now_ns();
+  reached_.store(true, std::memory_order_release);
+  if (shared) shared->reach(number);
+}
+
+// Up to 6.4 a recording never gets into the memory that processes share: IPCEvent's own form of it is for events with
+// unrecorded_, which hipEventRecord does not set (hip_event_ipc.cpp:156 of ROCm/clr @f9f995c6d).
+bool Recording::is_reached() const {
+  if (shared && quirk(Quirk::IpcEventNeverWaits)) return true;
+  return reached_.load(std::memory_order_acquire) || (shared && shared->is_reached(number));
+}
+
 std::shared_ptr<Recording> Event::renew() {
   auto recording = std::make_shared<Recording>();
+  recording->shared = shared;
   const std::lock_guard lock(lock_);
+  if (shared) recording->number = shared->begin();
   latest_ = recording;
   return recording;
 }
 
 std::shared_ptr<Recording> Event::latest() const {
   const std::lock_guard lock(lock_);
+  if (const uint64_t number = shared ? shared->latest() : 0; number && (!latest_ || latest_->number < number)) {
+    latest_ = std::make_shared<Recording>();
+    latest_->shared = shared;
+    latest_->number = number;
+  }
   return latest_;
 }
 
@@ -67,8 +90,7 @@ hipError_t EventRecordWork::run() {
     recording = event->renew();
     if (running_task().task) recording->clock = running_task().task->clock;
   }
-  recording->time_ns = now_ns();
-  recording->reached.store(true, std::memory_order_release);
+  recording->reach();
   Scheduler::get().announce();
   return hipSuccess;
 }
@@ -81,7 +103,7 @@ void EventWaitWork::queued() {
 
 bool EventWaitWork::ready() const {
   const std::lock_guard lock(lock_);
-  return pending_.empty() || !pending_.front() || pending_.front()->reached.load(std::memory_order_acquire);
+  return pending_.empty() || !pending_.front() || pending_.front()->is_reached();
 }
 
 hipError_t EventWaitWork::run() {

@@ -8,34 +8,45 @@
 #include <mutex>
 
 #include "check/task_order.h"
+#include "runtime/shared_recordings.h"
 #include "runtime/work.h"
 
 namespace cpu {
 
 // One recording of an event. An event that is recorded again gets a new one, while waits keep the one they wait for.
 struct Recording {
-  std::atomic<bool> reached{false};
-  uint64_t time_ns = 0;  // on the device thread's clock; written before `reached`
+  // Marks the recording as reached, now.
+  void reach();
+  bool is_reached() const;
+
+  uint64_t time_ns = 0;  // on the device thread's clock; read it of a recording that is reached
   TaskClock clock;       // what comes before it, while kernels are checked
+  // Set if other processes see the event; one of them may have made this recording.
+  std::shared_ptr<SharedRecordings> shared;
+  uint64_t number = 0;  // among those of all processes
+
+ private:
+  std::atomic<bool> reached_{false};
 };
 
 // The event behind a handle.
 struct Event {
-  explicit Event(unsigned f, int d) : flags(f), device(d) {}
+  Event(unsigned f, int d, std::shared_ptr<SharedRecordings> s) : flags(f), device(d), shared(std::move(s)) {}
   // Makes a new recording, which later waits and queries mean.
   std::shared_ptr<Recording> renew();
   std::shared_ptr<Recording> latest() const;
 
   const unsigned flags;
   const int device;
+  const std::shared_ptr<SharedRecordings> shared;  // null unless other processes see the event
 
  private:
   mutable std::mutex lock_;
-  std::shared_ptr<Recording> latest_;  // null until recorded
+  mutable std::shared_ptr<Recording> latest_;  // null until recorded
 };
 
-// Makes an event of the current device.
-hipEvent_t add_event(unsigned flags);
+// Makes an event of the current device, with the recordings that other processes see, or null.
+hipEvent_t add_event(unsigned flags, std::shared_ptr<SharedRecordings> shared);
 // Ends the handle; queued waits keep the event. False if the handle is not live.
 bool remove_event(hipEvent_t event);
 // Returns the live event behind a handle, or null.

@@ -303,6 +303,17 @@ hipError_t Scheduler::block_until(const std::function<bool()> &holds) {
   return holds() ? hipSuccess : hipErrorDeinitialized;
 }
 
+hipError_t Scheduler::poll_until(const std::function<bool()> &holds) {
+  if (holds()) return hipSuccess;
+  if (on_device_thread) return hipErrorIllegalState;
+  while (!holds()) {
+    std::this_thread::sleep_for(kPoll);
+    const std::lock_guard lock(lock_);
+    if (stopped_) return hipErrorDeinitialized;
+  }
+  return hipSuccess;
+}
+
 void Scheduler::announce() {
   const std::lock_guard lock(lock_);
   if (waiters_ > 0) finished_.notify_all();

@@ -70,6 +70,8 @@ class Scheduler {
   // done, announce() must follow.
   hipError_t block_until(const std::function<bool()> &holds);
   void announce();
+  // Blocks until a condition holds that may come true by itself.
+  hipError_t poll_until(const std::function<bool()> &holds);
 
   // Returns the failure that lost the device, hipSuccess while it is fine.
   hipError_t lost(int device) const { return lost_[device].load(std::memory_order_acquire); }

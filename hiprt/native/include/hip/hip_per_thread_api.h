@@ -12,6 +12,10 @@ hipError_t hipMemcpyAsync_spt(void *dst, const void *src, size_t sizeBytes, hipM
 hipError_t hipMemcpy2DAsync_spt(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
     size_t height, hipMemcpyKind kind, hipStream_t stream HIPRT_DEFAULT(0));
 hipError_t hipMemcpy3DAsync_spt(const hipMemcpy3DParms *p, hipStream_t stream HIPRT_DEFAULT(0));
+hipError_t hipMemcpy2DToArrayAsync_spt(hipArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
+    size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream HIPRT_DEFAULT(0));
+hipError_t hipMemcpy2DFromArrayAsync_spt(void *dst, size_t dpitch, hipArray_const_t src, size_t wOffset, size_t hOffset,
+    size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream HIPRT_DEFAULT(0));
 hipError_t hipMemcpyToSymbolAsync_spt(const void *symbol, const void *src, size_t sizeBytes, size_t offset,
     hipMemcpyKind kind, hipStream_t stream HIPRT_DEFAULT(0));
 hipError_t hipMemcpyFromSymbolAsync_spt(void *dst, const void *symbol, size_t sizeBytes, size_t offset,
@@ -47,6 +51,12 @@ hipError_t hipMemcpy_spt(void *dst, const void *src, size_t sizeBytes, hipMemcpy
 hipError_t hipMemcpy2D_spt(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
     hipMemcpyKind kind);
 hipError_t hipMemcpy3D_spt(const hipMemcpy3DParms *p);
+hipError_t hipMemcpy2DToArray_spt(hipArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
+    size_t width, size_t height, hipMemcpyKind kind);
+hipError_t hipMemcpy2DFromArray_spt(void *dst, size_t dpitch, hipArray_const_t src, size_t wOffset, size_t hOffset,
+    size_t width, size_t height, hipMemcpyKind kind);
+hipError_t hipMemcpyFromArray_spt(void *dst, hipArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
+    hipMemcpyKind kind);
 hipError_t hipMemcpyToSymbol_spt(const void *symbol, const void *src, size_t sizeBytes, size_t offset,
     hipMemcpyKind kind);
 hipError_t hipMemcpyFromSymbol_spt(void *dst, const void *symbol, size_t sizeBytes, size_t offset,
@@ -64,6 +74,9 @@ hipError_t hipMemset3D_spt(hipPitchedPtr pitchedDevPtr, int value, hipExtent ext
 #define hipMemcpy hipMemcpy_spt
 #define hipMemcpy2D hipMemcpy2D_spt
 #define hipMemcpy3D hipMemcpy3D_spt
+#define hipMemcpy2DToArray hipMemcpy2DToArray_spt
+#define hipMemcpy2DFromArray hipMemcpy2DFromArray_spt
+#define hipMemcpyFromArray hipMemcpyFromArray_spt
 #define hipMemcpyToSymbol hipMemcpyToSymbol_spt
 #define hipMemcpyFromSymbol hipMemcpyFromSymbol_spt
 #define hipMemset hipMemset_spt
@@ -72,6 +85,8 @@ hipError_t hipMemset3D_spt(hipPitchedPtr pitchedDevPtr, int value, hipExtent ext
 #define hipMemcpyAsync hipMemcpyAsync_spt
 #define hipMemcpy2DAsync hipMemcpy2DAsync_spt
 #define hipMemcpy3DAsync hipMemcpy3DAsync_spt
+#define hipMemcpy2DToArrayAsync hipMemcpy2DToArrayAsync_spt
+#define hipMemcpy2DFromArrayAsync hipMemcpy2DFromArrayAsync_spt
 #define hipMemcpyToSymbolAsync hipMemcpyToSymbolAsync_spt
 #define hipMemcpyFromSymbolAsync hipMemcpyFromSymbolAsync_spt
 #define hipMemsetAsync hipMemsetAsync_spt

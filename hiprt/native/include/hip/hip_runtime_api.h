@@ -40,6 +40,8 @@ hipError_t hipGetProcAddress(const char *symbol, void **pfn, int hipVersion, uin
     hipDriverProcAddressQueryResult *symbolStatus);
 hipError_t hipGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned long long flags,
     hipDriverEntryPointQueryResult *driverStatus);
+hipError_t hipGetDriverEntryPoint_spt(const char *symbol, void **funcPtr, unsigned long long flags,
+    hipDriverEntryPointQueryResult *driverStatus);
 
 /* Devices */
 hipError_t hipGetDeviceCount(int *count);
