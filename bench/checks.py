@@ -1,7 +1,7 @@
 """``hiprt bench checks``: how much slower kernels run on the CPU device while they are checked.
 
 On one core both are timed by the process's CPU time; with ``--threads 2`` and more by wall time. Blocks of a checked
-kernel use all cores too if they told each other nothing when it ran before: its first run is not timed.
+kernel use all cores too unless they tell each other something, as those of `last` do. First runs are not timed.
 
 axpy       y = a x + y, a thread each element: no barriers, which unchecked runs as vectors
 tree       sums of 256 elements by a tree in shared memory

@@ -104,12 +104,12 @@ bool is_loop(const Symbol &s) {
   return s.name.find("__hiprt_symbol") != std::string::npos && s.name.find("7threadsE") != std::string::npos;
 }
 
-// Returns the functions that contain synchronising operations, which leave marks in a section (cpu_language.h). A null
-// stands for code outside any known function.
-std::vector<const Symbol *> synchronising(const ElfImage &elf, const Symbols &symbols, uintptr_t base) {
+// Returns the functions that contain operations which leave marks in a section: synchronising ones (cpu_language.h), or those
+// by which blocks may tell each other something (cpu_talk.h). A null stands for code outside any known function.
+std::vector<const Symbol *> marked(const char *section, const ElfImage &elf, const Symbols &symbols, uintptr_t base) {
   std::vector<const Symbol *> out;
   for (const Section &s : elf.sections) {
-    if (s.name != ".hiprt_sync") continue;
+    if (s.name != section) continue;
     for (uint64_t at = 0; at + 4 <= s.size; at += 4) {
       const char *mark = reinterpret_cast<const char *>(base + s.address + at);
       int32_t distance;
@@ -194,8 +194,9 @@ void place_shared(const std::vector<Shared> &all, const Module &module) {
   for (size_t i = 0; i < sizes.size(); ++i) module.kernels[i]->static_shared = sizes[i];
 }
 
-void add_kernel(const __hiprt_entry &e, const std::string &name, bool synchronises, Object *object) {
+void add_kernel(const __hiprt_entry &e, const std::string &name, bool synchronises, bool may_talk, Object *object) {
   object->codes.push_back(std::unique_ptr<KernelCode>(new KernelCode{e.run, synchronises}));
+  object->codes.back()->blocks = may_talk ? BlockRelation::Unknown : BlockRelation::Apart;
   auto kernel = std::make_unique<Kernel>();
   kernel->name = name;
   for (unsigned i = 0; i < e.param_count; ++i) kernel->params.push_back({e.params[i].offset, e.params[i].size});
@@ -239,7 +240,8 @@ std::vector<const __hiprt_entry *> entries_of(const __hiprt_module_info &info) {
 void add_entries(const ElfImage &elf, const __hiprt_module_info &info, uintptr_t base, Object *object,
                  std::map<std::string, std::string> *lowered) {
   const Symbols symbols(elf, base);
-  const std::vector<const Symbol *> sync = synchronising(elf, symbols, base);
+  const std::vector<const Symbol *> sync = marked(".hiprt_sync", elf, symbols, base);
+  const std::vector<const Symbol *> talk = marked(".hiprt_talk", elf, symbols, base);
   const std::vector<const __hiprt_entry *> entries = entries_of(info);
   std::vector<const Symbol *> own;  // the functions that hold a kernel's code: itself and its loop over threads
   for (const __hiprt_entry *e : entries) {
@@ -249,7 +251,11 @@ void add_entries(const ElfImage &elf, const __hiprt_module_info &info, uintptr_t
   const auto contains = [](const std::vector<const Symbol *> &all, const Symbol *s) {
     return std::find(all.begin(), all.end(), s) != all.end();
   };
-  const bool shared_code = std::any_of(sync.begin(), sync.end(), [&](const Symbol *s) { return !s || !contains(own, s); });
+  // Any kernel may call the other functions.
+  const auto is_in_shared_code = [&](const std::vector<const Symbol *> &marks) {
+    return std::any_of(marks.begin(), marks.end(), [&](const Symbol *s) { return !s || !contains(own, s); });
+  };
+  const bool all_synchronise = is_in_shared_code(sync), all_talk = is_in_shared_code(talk);
   std::vector<std::string> names;
   for (size_t i = 0; i < entries.size(); ++i) {
     const __hiprt_entry &e = *entries[i];
@@ -258,7 +264,8 @@ void add_entries(const ElfImage &elf, const __hiprt_module_info &info, uintptr_t
     if (e.expression) (*lowered)[e.expression] = symbol->name;
     if (!e.run || std::find(names.begin(), names.end(), symbol->name) != names.end()) continue;
     names.push_back(symbol->name);
-    add_kernel(e, symbol->name, shared_code || contains(sync, symbol) || contains(sync, own[2 * i + 1]), object);
+    const auto has = [&](const auto &marks) { return contains(marks, symbol) || contains(marks, own[2 * i + 1]); };
+    add_kernel(e, symbol->name, all_synchronise || has(sync), all_talk || has(talk), object);
   }
   place_shared(shared_variables(elf, base), *object);
 }

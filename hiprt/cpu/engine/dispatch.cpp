@@ -56,8 +56,8 @@ struct CheckedLaunch {
   const KernelCode *code;
 };
 
-// The blocks of a checked kernel run side by side if they told each other nothing when it ran before: what a core knows of
-// the order of threads is that of its own blocks. Of accesses that only a look for races notes, nothing would be held against those
+// The blocks of a checked kernel run side by side if they cannot tell each other anything, or did not when it ran before: what a
+// core knows of the order of threads is that of its own blocks. Of accesses that only a look for races notes, nothing would be held against those
 // of other cores.
 bool may_be_shared(const KernelCode &code) {
   return !is_checking() || (checks(CheckKind::Race) && code.blocks == BlockRelation::Apart);

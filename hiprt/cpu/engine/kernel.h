@@ -16,7 +16,8 @@ struct Param {
   uint32_t size;    // bytes
 };
 
-// Whether the blocks of a checked kernel told each other something when it ran (check/kernel_check.h).
+// Whether the blocks of a checked kernel may tell each other something (check/kernel_check.h): Apart if its code cannot, or
+// did not when it ran.
 enum class BlockRelation : uint8_t { Unknown, Apart, Talking };
 
 // The machine code of one kernel.

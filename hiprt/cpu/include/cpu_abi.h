@@ -2,7 +2,7 @@
 // includes nothing.
 #pragma once
 
-#define HIPRT_CPU_ABI 7
+#define HIPRT_CPU_ABI 8
 #define HIPRT_CPU_TEXT ".hiprt_text"  // the section of a program for hipcc that holds its text (runtime/device_text.h)
 
 // Every kernel thread runs on a stack that is aligned to its size. The thread's index record lies in the stack's upper half,

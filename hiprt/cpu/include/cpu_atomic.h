@@ -70,6 +70,7 @@ __hiprt_inline unsigned short atomicCAS(unsigned short *p, unsigned short compar
 #if defined(__HIPRT_CHECK__) && defined(__clang__)
 template <class T, class F>
 __hiprt_inline T __hiprt_ordered_update(T *p, int order, F f) {
+  __hiprt_may_talk();
   T old, fresh;
   __atomic_load(p, &old, __ATOMIC_RELAXED);
   do {

@@ -94,6 +94,9 @@ typedef unsigned long ulong;
 #endif
 
 #include "cpu_host.h"
+#ifndef __HIPRT_SCAN__
+#include "cpu_talk.h"
+#endif
 
 #ifndef __HIPRT_HIPCC__
 struct dim3 {
@@ -211,7 +214,10 @@ __hiprt_inline int __syncthreads_count(int p) { return int(__hiprt_block_barrier
 __hiprt_inline int __syncthreads_and(int p) { return int(__hiprt_block_barrier(__hiprt_barrier_and, p != 0)); }
 __hiprt_inline int __syncthreads_or(int p) { return int(__hiprt_block_barrier(__hiprt_barrier_or, p != 0)); }
 
-__hiprt_inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+__hiprt_inline void __threadfence() {
+  __hiprt_may_talk();
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 #ifdef __HIPRT_HIPCC__
 #define __threadfence_block() __hiprt_fence_block()
 #elif defined(__HIPRT_CHECK__)
@@ -219,7 +225,7 @@ __hiprt_inline void __threadfence_block() { __hiprt_host_table->fence(0); }
 #else
 __hiprt_inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 #endif
-__hiprt_inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+__hiprt_inline void __threadfence_system() { __threadfence(); }
 
 // Loads that say how a GPU's caches are to treat them.
 #define __hiprt_load(name)               \
@@ -231,8 +237,14 @@ __hiprt_load(__ldg) __hiprt_load(__ldca) __hiprt_load(__ldcg) __hiprt_load(__ldc
 #undef __hiprt_load
 
 // The device heap is the host's.
-__hiprt_libc void *malloc(size_t size) { return __hiprt_host_table->allocate(size); }
-__hiprt_libc void free(void *p) { __hiprt_host_table->release(p); }
+__hiprt_libc void *malloc(size_t size) {
+  __hiprt_may_talk();
+  return __hiprt_host_table->allocate(size);
+}
+__hiprt_libc void free(void *p) {
+  __hiprt_may_talk();
+  __hiprt_host_table->release(p);
+}
 
 // Nanoseconds, whatever the clock of a GPU would count. A read lets the block's other threads go on, so that threads which
 // wait for a time to pass wait together.

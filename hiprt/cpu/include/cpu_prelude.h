@@ -19,3 +19,6 @@
 #if defined(__HIPRT_CHECK__) && !defined(__HIPRT_HIPCC__)
 #include "cpu_check.h"
 #endif
+#if defined(__HIPRT_HIPCC__) ? defined(__HIPRT_SCAN__) : defined(__HIPRT_CHECK__)
+#include "cpu_orders.h"
+#endif

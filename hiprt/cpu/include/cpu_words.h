@@ -4,6 +4,8 @@
 #pragma once
 #pragma GCC system_header
 
+#include "cpu_talk.h"
+
 #ifdef __HIPRT_HIPCC__
 #undef __global__
 #undef __shared__
