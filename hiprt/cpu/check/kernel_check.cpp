@@ -77,7 +77,7 @@ struct State {
   PerCore<Core> cores;
   std::atomic<bool> blocks_talk{false};
   std::mutex lock;
-  std::set<std::pair<uint64_t, uint64_t>> told;  // races by the places of both accesses
+  std::set<std::tuple<CheckKind, uint64_t, uint64_t>> told;  // findings by places in the code, and what is accessed there
 };
 
 State &state() {
@@ -220,21 +220,28 @@ void tell(CheckKind kind, const std::string &text, uintptr_t address, std::vecto
   report(finding);
 }
 
+// Returns the place in the code of an access, 0 if it has none.
+uint64_t place_of(uint64_t access) {
+  const Launch *launch = launch_of(who(access) / kLanes);
+  const uint64_t place = access >> 32 & ((uint64_t{1} << kPlaceBits) - 1);
+  return launch && launch->is_kernel && place ? launch->code + 2 * place : 0;
+}
+
+// Returns whether nothing was told of places in the code before. Reports compare lines, which takes so long that each of
+// thousands of threads must not do it.
+bool is_new(CheckKind kind, uint64_t place, uint64_t other) {
+  if (!place || !other) return true;
+  const std::lock_guard<std::mutex> hold(state().lock);
+  return state().told.insert({kind, place, other}).second;
+}
+
 void tell_race(uint64_t later, uint64_t before, bool later_writes, bool before_wrote, uintptr_t word) {
   const EpochLog &running = state().launches.back().epochs;
   const EpochLog::Owner *own = running.owner(who(later) / kLanes), *other = running.owner(who(before) / kLanes);
   const bool are_of_a_block = own && other && own->block == other->block;
   // What blocks tell each other while they run side by side may order them, which no core knows.
   if (state().kernel.is_shared && other && !are_of_a_block && state().blocks_talk) return;
-  const auto place = [](uint64_t access) {
-    const Launch *launch = launch_of(who(access) / kLanes);
-    return launch ? launch->code + (access >> 32 & ((uint64_t{1} << kPlaceBits) - 1)) : 0;
-  };
-  const bool are_kernels = state().launches.back().is_kernel && place(before);
-  if (are_kernels) {
-    const std::lock_guard<std::mutex> hold(state().lock);
-    if (!state().told.insert({place(later), place(before)}).second) return;
-  }
+  if (!is_new(CheckKind::Race, place_of(later), place_of(before))) return;
   const auto bytes = [](uint64_t access) { return static_cast<size_t>(__builtin_popcount(bytes_of(access))); };
   const auto kind = [](uint64_t access, bool writes) { return (writes ? kWrites : kReads) | (access & kAtomicBit ? kAtomic : 0u); };
   const unsigned common = bytes_of(later) & bytes_of(before);
@@ -297,7 +304,7 @@ void check_race(Cell *cell, Cell *second, uint64_t access, bool writes, uintptr_
 
 // Tells of an access to bytes that must not be touched.
 void tell_unusable(uintptr_t address, size_t size, unsigned kind, uint64_t access) {
-  if (!checks(CheckKind::Memory)) return;
+  if (!checks(CheckKind::Memory) || !is_new(CheckKind::Memory, place_of(access), size << 5 | kind)) return;
   const char *text = "memory that belongs to no buffer is touched";
   if (is_shared(address)) text = "shared memory that the block does not have is touched";
   else if (memory_at(address).freed) text = "freed memory is touched";
@@ -306,6 +313,7 @@ void tell_unusable(uintptr_t address, size_t size, unsigned kind, uint64_t acces
 
 // Tells of a read of a byte that was never written.
 void tell_unwritten(const Unwritten &read) {
+  if (!is_new(CheckKind::Init, place_of(read.access), read.size)) return;
   const char *text = is_shared(read.address) ? "shared memory that the block never wrote is read" : "memory that was never written is read";
   tell(CheckKind::Init, text, read.address, {involved(read.access, what_of(read.size, kReads))});
 }
@@ -721,6 +729,7 @@ void module_loaded(uintptr_t base, size_t size, const unsigned char *lines, size
   module_memory(base, size);
   const std::lock_guard<std::recursive_mutex> hold(check_lock());
   state().modules.push_back({base, size, LineTable(lines, lines_size)});
+  state().told.clear();  // the addresses may have been another module's
 }
 
 void module_unloaded(uintptr_t base, size_t size) { module_memory_gone(base, size); }
