@@ -57,12 +57,6 @@ void order_lanes(unsigned first, uint32_t lanes);
 // A lane reads the value of another that takes no part.
 void report_inactive_lane(unsigned thread, unsigned source, bool has_exited, uintptr_t pc);
 
-// A copy or a fill, which is one access. A copy hands the source's bytes on as they are, never written ones too.
-void check_copy(uintptr_t to, uintptr_t from, size_t size);
-void check_fill(uintptr_t to, size_t size);
-// Begins a copy or fill, whose rows follow.
-void begin_transfer(const char *name);
-
 // Notes a module's code and its lines.
 void module_loaded(uintptr_t base, size_t size, const unsigned char *lines, size_t lines_size);
 void module_unloaded(uintptr_t base, size_t size);

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "check/checks.h"
-#include "check/kernel_check.h"
 #include "check/shadow.h"
+#include "check/transfers.h"
 #include "runtime/array.h"
 #include "runtime/memory.h"
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "check/checks.h"
-#include "check/kernel_check.h"
 #include "check/shadow.h"
+#include "check/transfers.h"
 #include "runtime/memory.h"
 
 namespace cpu {
