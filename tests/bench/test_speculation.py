@@ -3,6 +3,7 @@
 import json
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,18 +12,20 @@ from helpers import checkpoints
 from safetensors.numpy import save_file
 
 import hiprt
-from hiprt import __main__, bfloat16
+from hiprt import __main__, bfloat16, kernels
 from hiprt.array import dtype_of
 from hiprt.bench import decode
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.models import preset
+from hiprt.bench.engine.models.alone import alone
 from hiprt.bench.engine.models.presets import PRESETS
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.safetensors_file import SafetensorsFile
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.story import CHECKPOINT
 from hiprt.kernels.reference.quantize import dequantize
+from hiprt.kernels.tuning import rings as rings_module, target as target_module, vector_rings as vector_rings_module
 from hiprt.kernels.tuning.target import force_generic
 
 STORY = "Once upon a time there was a clever fox named Mia. She had a hut made of stone."
@@ -188,6 +191,46 @@ def test_drafts_that_are_refused(stream, tmp_path):
     for options, message in (({}, "how many tokens"), ({"speculate": 2, "load_cache": "file"}, "leave load_cache out")):
         with pytest.raises(ValueError, match=message):
             Request(draft=CHECKPOINT, **options)
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "sizes"), [(5, 6, [5]), (8, 6, [4, 4]), (7, 3, [2, 2, 3]), (3, 1, [1, 1, 1])]
+)
+def test_calls_take_the_rows_that_are_alike(stream, count, most, sizes):
+    """On a GPU; the kernels of plain loops take all."""
+    rows, taken = hiprt.array(np.arange(4.0 * count, dtype=np.float32).reshape(count, 4)), []
+
+    def call(first, second):
+        taken.append(len(first))
+        return kernels.add(first, second)
+
+    for takes_loops in (False, True):
+        taken.clear()
+        with nullcontext() if takes_loops else force_generic(), hiprt.use_stream(stream):
+            made = alone(call, rows, rows, most=most).numpy(stream)
+        np.testing.assert_array_equal(made, 2 * rows.numpy(stream))
+        assert taken == ([count] if takes_loops else sizes)
+
+
+@pytest.mark.wide
+def test_rings_check_rows_side_by_side(stream, monkeypatch):
+    """Where rings multiply one vector, a call takes several rows, with the bits of single steps."""
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 1, "tie_word_embeddings": False}
+    monkeypatch.setitem(PRESETS, "rings", {**PRESETS["qwen3-mini"], **sizes})
+    with force_generic(), hiprt.use_stream(stream):
+        here = target_module.target_of(stream)
+        rings = replace(here, features=here.features | {"bulk_copies", "matrix"}, compute_units=8)
+        monkeypatch.setitem(target_module.generic, stream.device.index, rings)
+        for module in (rings_module, vector_rings_module):
+            monkeypatch.setattr(module, "ALONE", 0)  # the CPU device has less threadgroup memory
+        model = preset("rings", dtype=np.float16, fused=True)
+        assert model.layers[0].feed.rows_alike(model.dtype, True) == 6
+        assert model.head.rows_alike(model.dtype, fused=True) == 1  # its rows are no whole tiles
+        single, run = (model.state(1, 32) for _ in range(2))
+        tokens, places = np.arange(30, 35, dtype=np.int32), np.arange(5, dtype=np.int32)
+        logits = [model.decode(*(hiprt.array(each[i : i + 1]) for each in (tokens, places)), single) for i in range(5)]
+        rows = model.verify(hiprt.array(tokens), hiprt.array(places), run).numpy(stream)
+        assert rows.tobytes() == b"".join(each.numpy(stream).tobytes() for each in logits)
 
 
 @pytest.mark.parametrize("branch", ["loops", "generic"])

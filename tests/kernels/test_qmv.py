@@ -12,7 +12,7 @@ import hiprt
 from hiprt import kernels
 from hiprt.flags import flags
 from hiprt.graphs import Step
-from hiprt.kernels.ops.quantized.product import product
+from hiprt.kernels.ops.quantized.product import product, rows_alike
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import pack, quantize
 from hiprt.kernels.tuning import stages as stages_module, target as target_module
@@ -21,6 +21,12 @@ from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of, rings,
 from hiprt.kernels.tuning.stages import Stages, stages_configuration, stages_of
 from hiprt.kernels.tuning.target import force_generic, make_target, target_of
 from hiprt.kernels.tuning.tiling import Product, Tiling, tensor_configuration, tiling_of
+from hiprt.kernels.tuning.vector_rings import (
+    VectorRing,
+    shared_bytes as vector_ring_bytes,
+    vector_ring_configuration,
+    vector_ring_of,
+)
 from hiprt.provider import CPU, NVIDIA, ROCM
 
 
@@ -110,6 +116,67 @@ def test_integer_instructions(half, group, bits, ring, steps):
         for rows in (8, 40, 136):
             check(1, rows, steps * 1024 // bits, half, group, bits, tiling=ring)
             check(1, rows, steps * 1024 // bits, half, group, bits, tiling=ring, norm=True, residual=True, swiglu=True)
+
+
+def check_rows(batch, rows, width, dtype, group, bits, tiling, alone, **parts):
+    """Compare each row of a product of several vectors with the product of this vector alone, bit by bit."""
+    x, stored, options = operands(batch, rows, width, dtype, group, bits, **parts)
+    got = call(x, stored, options, group, bits, tiling=tiling).numpy()
+    for i in range(batch):
+        one = {name: each[i : i + 1] if name == "residual" else each for name, each in options.items()}
+        assert got[i].tobytes() == call(x[i : i + 1], stored, one, group, bits, tiling=alone).numpy().tobytes()
+
+
+wide = partial(pytest.param, marks=pytest.mark.wide)
+FEW, TURNED, LONG = (  # steps that are not there; two pairs of tiles on their way; several rounds of sums, one helper
+    (VectorRing(Ring(1, 3, 2, 2, 1, 4), 2, 2, 1, 1, 0, 3), 4),
+    (VectorRing(Ring(2, 2, 4, 4, 1, 2), 1, 4, 2, 4, 3, 2), 4),
+    (VectorRing(Ring(3, 1, 3, 1, 0, 4), 2, 2, 1, 0, 1, 9), 6),
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "group", "bits", "batch"),
+    [
+        (FEW, 64, 4, 3),
+        (TURNED, 64, 8, 5),
+        *(wide(form, *kind, batch) for form in (FEW, TURNED, LONG) for kind in FORMATS[1:] for batch in (2, 3, 8)),
+        *(wide(form, 64, 4, batch) for form in (TURNED, LONG) for batch in (2, 4, 5, 8)),
+    ],
+)
+def test_several_vectors_have_the_bits_of_one(form, group, bits, batch):
+    ring, steps = form
+    everything = {"norm": True, "residual": True, "swiglu": True}
+    with force_generic():
+        given = steps * 1024 // bits, hiprt.bfloat16, group, bits, ring, ring.alone
+        check_rows(batch, 136, *given, **everything)
+        check_rows(batch, 40, *given, **everything)
+
+
+def test_several_vectors_have_the_bits_of_one_at_any_magnitude():
+    x, stored, _ = operands(3, 16, 512, hiprt.bfloat16, 64, 4)
+    x = (x.astype(np.float64) * np.array([[1e-38], [1e-3], [1e33]])).astype(x.dtype)
+    x[:, 64:128] = (x[:, 64:128].astype(np.float64) * 1e-6).astype(x.dtype)
+    x[:, 128:192] = 0
+    x[1, 200] = np.nan
+    ring = VectorRing(Ring(2, 1, 1, 1, 1, 4), 1, 1, 1, 1, 0, 1)
+    with force_generic():
+        got = call(x, stored, {}, 64, 4, tiling=ring, out_dtype=np.float32).numpy()
+        alone = [call(x[i : i + 1], stored, {}, 64, 4, tiling=ring.alone, out_dtype=np.float32) for i in range(3)]
+    np.testing.assert_array_equal(got, np.concatenate([each.numpy() for each in alone]))
+    assert np.isnan(got).any(axis=1).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("shape", [(6144, 2560), (2560, 9728), (4096, 12288), (1024, 3072)])
+@pytest.mark.parametrize("batch", [2, 3, 4, 5, 8])
+def test_rows_of_a_gpu_have_the_bits_of_one(shape, batch):
+    """On a GPU whose plans take vector rings this runs them at the sizes of models."""
+    rows, width = shape
+    here, half = target_of(hiprt.current_stream()), hiprt.bfloat16
+    found = qmv_module.chosen(here, half, Product(rows, width, batch, 64, 4, False))
+    if not isinstance(found, VectorRing):
+        rows, width = 16, 256
+    check_rows(batch, rows, width, half, 64, 4, None, None, norm=True)
 
 
 @pytest.mark.singles
@@ -331,6 +398,55 @@ def test_one_threadgroup_a_processor_takes_over_half_of_its_memory():
     assert shared_bytes(three, H200) < half
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    tiles=st.integers(1, 20000),
+    steps=st.integers(1, 120),
+    form=st.sampled_from(((64, 4), (128, 4), (32, 8), (64, 8), (128, 8))),
+    batch=st.integers(2, 6),
+)
+@example(tiles=640, steps=100, form=(64, 4), batch=6)
+def test_vector_rings_fit(tiles, steps, form, batch):
+    group, bits = form
+    product = Product(8 * tiles, steps * 1024 // bits, batch, group, bits, False)
+    found, alone = vector_ring_of(product, H200), ring_of(product._replace(batch=1), H200)
+    if found is None:
+        # A processor has no room for x, its sums, and the scales and the sums of rows of one pair of tiles.
+        x = batch * 2 * product.width
+        assert x + x * 4 // group > (200 << 10) - 8 * batch * alone.split * 32 - 128 * product.width // group
+        return
+    assert found.alone == alone
+    plan = vector_ring_configuration(product, found)
+    template = {"GROUP": group, "BITS": bits, "WIDTH": product.width, **plan.template, "GATED": False}
+    squares = 4 * batch * alone.teams * alone.split
+    assert (228 << 10) // 2 < vector_ring_bytes(template, H200) + squares + 16 <= 227 << 10
+    assert vector_ring_bytes(template, target("hiprt-cpu", CPU)) <= vector_ring_bytes(template, H200)
+
+
+def test_vector_rings_are_refused_where_they_do_not_fit():
+    product = Product(64, 1024, 3, 64, 4, False)
+    fit = VectorRing(Ring(1, 2, 1, 1, 1, 4), 1, 2, 1, 1, 0, 4)
+    assert vector_ring_configuration(product, fit).threads == (64, 1, 1)
+    assert vector_ring_configuration(product, fit._replace(helpers=3)).threads == (160, 1, 1)
+    for unfit in ({"depth": 3}, {"depth": 4}, {"early": 3}, {"helpers": 23}, {"teams": 13}):
+        with pytest.raises(ValueError, match="does not fit"):
+            vector_ring_configuration(product, fit._replace(**unfit))
+    for unfit in ({"batch": 1}, {"batch": 9}, {"rows": 12}, {"group": 32}, {"width": 65536}):
+        with pytest.raises(ValueError, match="does not fit"):
+            vector_ring_configuration(product._replace(**unfit), fit)
+
+
+def test_how_many_rows_are_alike(monkeypatch):
+    """As many as the plans of the target multiply with the bits of one, by the room for x of its processors."""
+    stream = hiprt.current_stream()
+    half, codes = hiprt.bfloat16, {"group_size": 64, "bits": 4}
+    monkeypatch.setitem(target_module.targets, stream.device.index, H200)
+    few, most = hiprt.empty((8, 25600 // 8), np.uint32), hiprt.empty((16, 2560 // 8), np.uint32)
+    assert [rows_alike(w, half, **codes, stream=stream) for w in (few, most)] == [3, 6]
+    assert rows_alike(most, half, **codes, swiglu=True) == 6
+    assert rows_alike(most, np.dtype(np.float32), **codes) == rows_alike(most, half, group_size=32, bits=4) == 1
+
+
 @given(
     tiles=st.integers(1, 4000),
     steps=st.integers(1, 100),
@@ -367,8 +483,11 @@ def test_bulk_copies_are_for_devices_that_have_them():
     half, product = np.dtype(np.float16), Product(4096, 2560, 1, 64, 4, False)
     assert isinstance(qmv_module.chosen(H200, half, product), Ring)
     assert isinstance(qmv_module.chosen(target("sm_80"), half, product), Tiling)
-    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2)), Stages)
-    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2, bits=8)), Tiling)
+    for bits in (4, 8):
+        assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2, bits=bits)), VectorRing)
+    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2, group=32)), Stages)
+    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=7)), Stages)
+    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=7, bits=8)), Tiling)
     for arch, dtype in (("hiprt-cpu", half), ("sm_90", np.dtype(np.float32))):
         assert qmv_module.chosen(target(arch), dtype, product) is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from hiprt import Array, current_stream, kernels
 from hiprt.kernels.tuning.target import target_of
@@ -17,11 +18,15 @@ def together(call: Callable[..., Array], *rows: Array) -> Array:
     return call(*rows)
 
 
-def alone(call: Callable[..., Array], *rows: Array) -> Array:
+def alone(call: Callable[..., Array], *rows: Array, most: int = 1) -> Array:
     """Return what a call makes of rows, each with the bits that it has by itself.
 
-    Kernels of GPUs multiply several vectors in another order than one, so that each row is a call there.
+    Some kernels of GPUs multiply several vectors in another order than one. There a call takes the `most` rows that
+    have these bits side by side, or fewer, so that calls have about as many each.
     """
-    if target_of(current_stream()).takes_loops:
+    count = len(rows[0])
+    if count <= most or target_of(current_stream()).takes_loops:
         return call(*rows)
-    return kernels.concatenate([call(*(part[i : i + 1] for part in rows)) for i in range(len(rows[0]))])
+    calls = -(-count // most)
+    ends = [count * i // calls for i in range(calls + 1)]
+    return kernels.concatenate([call(*(part[start:end] for part in rows)) for start, end in pairwise(ends)])

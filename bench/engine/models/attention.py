@@ -109,15 +109,29 @@ class Attention:
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
         assert not isinstance(state, Recurrent)
-        return self.take(x, position, state, fused, together)
+        return self.take(x, position, state, fused, together, together)
 
     def verify(self, x: Array, position: Array, state: KeyValue | QuantizedKeyValue, fused: bool) -> Array:
         """Take consecutive rows of the first sequence, each with the bits that `decode` gives it."""
-        return self.take(x, position, state.sequence(0), fused, alone)
+        project, put_back = (
+            partial(alone, most=matrix.rows_alike(x.dtype, fused=fused)) for matrix in (self.projection, self.output)
+        )
+        return self.take(x, position, state.sequence(0), fused, project, put_back)
 
-    def take(self, x: Array, position: Array, state: KeyValue | QuantizedKeyValue, fused: bool, each: Each) -> Array:
-        """Take a few rows; `each` multiplies them, and `state` has the caches of each, or those of all."""
-        made = each(partial(self.projected, fused=fused), x)
+    def take(
+        self,
+        x: Array,
+        position: Array,
+        state: KeyValue | QuantizedKeyValue,
+        fused: bool,
+        project: Each,
+        put_back: Each,
+    ) -> Array:
+        """Take a few rows, multiplied first by `project` and last by `put_back`.
+
+        `state` has the caches of each row, or those of all.
+        """
+        made = project(partial(self.projected, fused=fused), x)
         gate = self.gate_of(made)
         if isinstance(state, QuantizedKeyValue):
             query = self.quantize(made, position, state)
@@ -132,7 +146,7 @@ class Attention:
         def back(mixed: Array, x: Array) -> Array:
             return self.output.project(mixed, residual=x, fused=fused)
 
-        return each(back, mixed.reshape(len(x), -1), x)
+        return put_back(back, mixed.reshape(len(x), -1), x)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""

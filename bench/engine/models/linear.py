@@ -13,7 +13,7 @@ from hiprt import Array, array, kernels
 from hiprt.bench.engine.matrix import Matrix, Quantized, Rows, cut_part
 from hiprt.distributed import Communicator
 from hiprt.kernels.ops.quantized.formats import Format
-from hiprt.kernels.ops.quantized.product import product
+from hiprt.kernels.ops.quantized.product import product, rows_alike
 
 __all__ = ["Linear", "gated", "joined", "split"]
 
@@ -128,6 +128,12 @@ class Linear:
         if is_gate:
             y = gated(y)
         return self.added(y, residual)
+
+    def rows_alike(self, dtype: np.dtype[Any], *, is_gate: bool = False, fused: bool = False) -> int:
+        """Return how many rows of this dtype `project` takes on a GPU, each with the bits that it has by itself."""
+        if not fused or not self.is_fusable or self.ranks is not None:
+            return 1
+        return rows_alike(self.weight, dtype, **self.form, swiglu=is_gate)
 
     def added(self, product: Array, residual: Array | None) -> Array:
         """Return a product of this matrix, summed up over the ranks that share it, with what is added to it."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from hiprt import Array
 from hiprt.bench.engine.models.config import Config
@@ -46,6 +49,11 @@ class Mlp:
         """Take rows of the residual stream; `fused` asks for kernels that do several ops, for a few rows."""
         inner = self.gate_up.project(x, norm=self.norm, eps=self.config.rms_norm_eps, is_gate=True, fused=fused)
         return self.down.project(inner, residual=x, fused=fused)
+
+    def rows_alike(self, dtype: np.dtype[Any], fused: bool) -> int:
+        """Return how many rows a call takes on a GPU, each with the bits that it has by itself."""
+        rows = self.gate_up.rows_alike(dtype, is_gate=True, fused=fused)
+        return min(rows, self.down.rows_alike(dtype, fused=fused))
 
     def prefill(self, x: Array) -> Array:
         """Take any number of rows."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from hiprt import Array, kernels
 from hiprt.bench.engine.models.config import Config, Mixture
@@ -78,6 +81,10 @@ class Moe:
         shared = down(gate_up.project(normed, is_gate=True))
         gate = kernels.contiguous(routes[:, mixture.experts :])
         return self.down.added(kernels.moe_combine(answers, shares, shared, gate), x)
+
+    def rows_alike(self, _dtype: np.dtype[Any], _fused: bool) -> int:
+        """Return how many rows a call takes on a GPU, each with the bits that it has by itself."""
+        return 1
 
     def prefill(self, x: Array) -> Array:
         """Take any number of rows."""

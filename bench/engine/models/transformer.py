@@ -43,6 +43,9 @@ class Feed(Protocol):
     def __call__(self, x: Array, fused: bool = False) -> Array:
         """Take rows of the residual stream; `fused` asks for kernels that do several ops, for a few rows."""
 
+    def rows_alike(self, dtype: np.dtype[Any], fused: bool, /) -> int:
+        """Return how many rows a call takes on a GPU, each with the bits that it has by itself."""
+
     def prefill(self, x: Array) -> Array:
         """Take any number of rows."""
 
@@ -66,7 +69,8 @@ class Layer:
         """Take consecutive rows of the only sequence, each with the bits that `decode` gives it."""
         assert isinstance(self.mixer, Attention)
         assert not isinstance(state, Recurrent)
-        return alone(partial(self.feed, fused=fused), self.mixer.verify(x, position, state, fused))
+        mixed = self.mixer.verify(x, position, state, fused)
+        return alone(partial(self.feed, fused=fused), mixed, most=self.feed.rows_alike(x.dtype, fused))
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
@@ -159,7 +163,7 @@ class Transformer:
         x = self.embedding.rows(tokens, self.dtype)
         for layer, kept in zip(self.layers, state):
             x = layer.verify(x, position, kept, self.fused)
-        return alone(partial(self.logits, fused=self.fused), x)
+        return alone(partial(self.logits, fused=self.fused), x, most=self.head.rows_alike(x.dtype, fused=self.fused))
 
     def prefill(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:
         """Take consecutive tokens of one sequence; see `Model.prefill`."""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 from hiprt.array import Array, empty
 from hiprt.kernels.ops.elementwise.add import add
 from hiprt.kernels.ops.elementwise.copies import contiguous
 from hiprt.kernels.ops.elementwise.silu_mul import silu_mul
 from hiprt.kernels.ops.norm.rms_norm import rms_norm
-from hiprt.kernels.ops.quantized.qmv import MOST, qmv
+from hiprt.kernels.ops.quantized.qmv import MOST, chosen, qmv
 from hiprt.kernels.ops.quantized.quantized_matmul import quantized_matmul
 from hiprt.kernels.tuning.target import target_of
+from hiprt.kernels.tuning.tiling import Product
+from hiprt.kernels.tuning.vector_rings import VectorRing
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["product"]
+__all__ = ["product", "rows_alike"]
 
 
 @op
@@ -66,3 +71,32 @@ def product(
         half = y.shape[1] // 2
         y = silu_mul(*(contiguous(part, stream=stream) for part in (y[:, :half], y[:, half:])), stream=stream)
     return y if residual is None else add(residual, y, stream=stream)
+
+
+def rows_alike(
+    w: Array,
+    dtype: np.dtype[Any],
+    *,
+    group_size: int,
+    bits: int,
+    swiglu: bool = False,
+    stream: Stream | None = None,
+) -> int:
+    """Return how many rows `product` takes at a time on a GPU, each with the bits that it has by itself.
+
+    Parameters
+    ----------
+    w, group_size, bits, swiglu, stream
+        As `product` takes them.
+    dtype : numpy.dtype
+        That of the rows.
+
+    Returns
+    -------
+    int
+        From 1 to 8.
+    """
+    target = target_of(stream or current_stream())
+    one = Product(w.shape[0], w.shape[1] * 32 // bits, 1, group_size, bits, swiglu)
+    rows = range(2, MOST + 1)
+    return max((n for n in rows if isinstance(chosen(target, dtype, one._replace(batch=n)), VectorRing)), default=1)

@@ -23,6 +23,13 @@ from hiprt.kernels.tuning.sharing import UNSHARED, Sharing, sharing_of, sharings
 from hiprt.kernels.tuning.stages import TEMPLATE as STAGES, Stages, shared_bytes, stages_configuration, stages_of
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.kernels.tuning.tiling import Product, Tiling, tensor_configuration, tiling_of
+from hiprt.kernels.tuning.vector_rings import (
+    TEMPLATE as VECTOR_RINGS,
+    VectorRing,
+    shared_bytes as vector_ring_bytes,
+    vector_ring_configuration,
+    vector_ring_of,
+)
 from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
@@ -136,8 +143,19 @@ INTEGER = ring_kernel(
     template={"S": "dtype", **PARTS},
     ahead=("weight", "scales", "biases"),
 )
-
-# This one as well, on GPUs whose waves have integer dot instructions.
+# This one multiplies several vectors, each with the bits of the kernel before.
+VECTOR_RING = Kernel(
+    "qmv_vector_rings",
+    inputs=OPERANDS,
+    outputs={"out": "S"},
+    scalars={"columns": "uint", "eps": "float"},
+    template={"T": "dtype", "S": "dtype", "GROUP": "int", "BITS": "int", "WIDTH": "int", **VECTOR_RINGS, **PARTS},
+    threads=lambda template: 32 * (template["TEAMS"] * template["SPLIT"] + template["HELPERS"]),
+    ahead=("weight", "scales", "biases"),
+    shared=vector_ring_bytes,
+    source=(OPS / "quantized/vector_rings.hip").read_text(),
+)
+# This one multiplies one vector as well, on GPUs whose waves have integer dot instructions.
 DOTS = dot_kernel(
     "qmv_dots",
     inputs=OPERANDS,
@@ -163,7 +181,7 @@ def qmv(
     residual: Array | None = None,
     swiglu: bool = False,
     out_dtype: DTypeLike | None = None,
-    tiling: Tiling | Ring | Stages | Dots | Sharing | None = None,
+    tiling: Tiling | Ring | VectorRing | Stages | Dots | Sharing | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -192,9 +210,9 @@ def qmv(
         ``silu(gate) * up``, [B, N / 2].
     out_dtype : dtype, optional
         The dtype of the result, which is that of `x` by default.
-    tiling : Ring, Stages, Tiling, Dots or Sharing, optional
+    tiling : Ring, VectorRing, Stages, Tiling, Dots or Sharing, optional
         How a kernel of matrix or dot instructions shares out the work, or the one that every GPU has. `ring_of`,
-        `stages_of`, `tiling_of`, `dots_of` or `sharing_of` chooses it by default.
+        `vector_ring_of`, `stages_of`, `tiling_of`, `dots_of` or `sharing_of` chooses it by default.
 
     Returns
     -------
@@ -203,6 +221,8 @@ def qmv(
         must be in its range. The norm's common factor is applied to the sums. On NVIDIA and AMD 16-bit numbers of a
         single vector are not rounded to the dtype; the part that shares a scale of the codes, on AMD one that
         128 bits of codes belong to, is rounded to multiples of 2^-14 of the power of two below its largest number.
+        Where a `VectorRing` shares out the work, each of several vectors has the bits that it has alone, as long as its
+        numbers are below 2^113.
         With ``HIPRT_QMV_PLANES=2`` it is rounded to 8 bits on AMD.
 
     Raises
@@ -230,7 +250,7 @@ def plan_of(
     bits: int,
     is_gated: bool,
     out_dtype: DTypeLike | None,
-    tiling: Tiling | Ring | Stages | Dots | Sharing | None,
+    tiling: Tiling | Ring | VectorRing | Stages | Dots | Sharing | None,
     eps: float,
     target: Target,
 ) -> Plan:
@@ -250,7 +270,7 @@ def plan_of(
             operands = {"x": x, "weight": w, "scales": scales, "biases": biases, "norm": norm, "residual": residual}
             options = group_size, bits, is_gated, out_dtype
 
-            def run(way: Tiling | Ring | Stages | Dots | Sharing | None) -> Run:
+            def run(way: Tiling | Ring | VectorRing | Stages | Dots | Sharing | None) -> Run:
                 plan = plan_of(x, w, scales, biases, norm, residual, *options, way, eps, target)
                 return lambda stream, given: plan.run(stream, None, **given)
 
@@ -260,6 +280,10 @@ def plan_of(
             configuration = ring_configuration(product, tiling, target)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
             launch = Launch(INTEGER, configuration.grid, configuration.threads, template, columns=columns, eps=eps)
+        elif isinstance(tiling, VectorRing):
+            configuration = vector_ring_configuration(product, tiling)
+            template = {**kinds, "WIDTH": width, **configuration.template, **parts}
+            launch = Launch(VECTOR_RING, configuration.grid, configuration.threads, template, columns=columns, eps=eps)
         elif isinstance(tiling, Dots):
             configuration = dots_configuration(product, tiling)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
@@ -360,18 +384,19 @@ def check(
 
 def chosen(
     target: Target, dtype: np.dtype[Any], product: Product, is_normed: bool = True
-) -> Tiling | Ring | Stages | Dots | None:
+) -> Tiling | Ring | VectorRing | Stages | Dots | None:
     """Return how a kernel for 16-bit numbers and some targets shares out the work; None if none takes it."""
     if dtype.itemsize != 2:
         return None
     if "matrix" not in target.features or product.width * product.bits % 1024:
         return dots_of(product, target)
-    return ring_of(product, target) or stages_of(product, is_normed, target) or tiling_of(product, target)
+    ring = ring_of(product, target) or vector_ring_of(product, target)
+    return ring or stages_of(product, is_normed, target) or tiling_of(product, target)
 
 
 def ways_of(
     target: Target, dtype: np.dtype[Any], product: Product, is_normed: bool = True
-) -> list[Tiling | Ring | Stages | Dots | Sharing | None]:
+) -> list[Tiling | Ring | VectorRing | Stages | Dots | Sharing | None]:
     """Return how a product can be shared out, as the rules have it first; several ways where timing may choose.
 
     Those are ways of one vector: by integer dot instructions, and by the kernel that every target has, the ways that

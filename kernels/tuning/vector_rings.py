@@ -1,0 +1,167 @@
+"""Vector rings: how the kernel for several vectors, each with the bits that it has alone, shares out a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hiprt.kernels.tuning.rings import ALONE, REGISTERS, Ring, ring_of, takes_integers
+from hiprt.kernels.tuning.tiling import Configuration, Product
+
+if TYPE_CHECKING:
+    from hiprt.kernels.tuning.target import Target
+
+__all__ = ["TEMPLATE", "VectorRing", "shared_bytes", "vector_ring_configuration", "vector_ring_of", "vector_rings"]
+
+# The template parameters that a vector ring gives to the kernel.
+TEMPLATE = {
+    "TEAMS": "int",
+    "SPLIT": "int",
+    "DEPTH": "int",
+    "PER": "int",
+    "EARLY": "int",
+    "HELPERS": "int",
+    "MEMBERS_ALONE": "int",
+    "VECTORS": "int",
+}
+MOST_VECTORS = 8
+SIMDGROUPS = 16  # simdgroups of a threadgroup at which a processor runs at full speed
+MOST_SIMDGROUPS = 24
+MOST_PAIRS = 10  # pairs of tiles of a round
+SHARED_BYTES = 226 << 10  # bytes of threadgroup memory of a processor
+
+
+class VectorRing(NamedTuple):
+    """How the kernel for several vectors with the bits of one shares out its work.
+
+    Attributes
+    ----------
+    alone : Ring
+        The ring of one vector, whose order of sums is kept: so many simdgroups share a row here too.
+    teams : int
+        The teams of simdgroups in a threadgroup, which take two tiles of 8 rows in turn.
+    depth : int
+        The steps of two tiles that each simdgroup has on their way from memory.
+    per : int
+        The pairs of tiles of a team before sums are put together.
+    early : int
+        The steps that are loaded before x is there.
+    helpers : int
+        Further simdgroups, which bring x only.
+    groups : int
+        The threadgroups, among which the tiles are divided evenly.
+    """
+
+    alone: Ring
+    teams: int
+    depth: int
+    per: int
+    early: int
+    helpers: int
+    groups: int
+
+
+def vector_ring_of(product: Product, target: Target) -> VectorRing | None:
+    """Return a vector ring for a matrix.
+
+    None where one vector has no ring, where so many vectors have no room, or where they are faster by other kernels.
+    """
+    if not 2 <= product.batch <= target.table.ring_vectors:
+        return None
+    alone = ring_of(product._replace(batch=1), target)
+    if alone is None:
+        return None
+    found = vector_rings(product, alone, target.compute_units)
+    return min(found, key=lambda ring: cost_of(product, ring), default=None)
+
+
+def vector_rings(product: Product, alone: Ring, compute_units: int) -> Iterator[VectorRing]:
+    """Yield the vector rings that fit a matrix with one threadgroup on each processor, for a ring of one vector."""
+    groups = min(compute_units, product.tiles)
+    pairs = pairs_of(product, groups)
+    own = -(-product.steps // alone.split)
+    for teams in range(1, min(pairs, MOST_SIMDGROUPS // alone.split) + 1):
+        helpers = max(0, SIMDGROUPS - teams * alone.split)
+        for depth in range(1, own + 1):
+            if own % depth or registers(depth) > most_registers(teams * alone.split + helpers):
+                continue
+            per = min(-(-pairs // teams), max(1, MOST_PAIRS // teams))
+            while per and needed_bytes(product, alone.split, teams, per) > SHARED_BYTES:
+                per -= 1
+            if per:
+                yield VectorRing(alone, teams, depth, per, depth, helpers, groups)
+
+
+def pairs_of(product: Product, groups: int) -> int:
+    """Return the pairs of tiles of the threadgroup that has the most."""
+    tiles = -(-product.tiles // groups)
+    return -(-tiles // 2)
+
+
+def registers(depth: int) -> int:
+    """Return about how many registers a lane needs."""
+    return 80 + 16 * depth
+
+
+def most_registers(simdgroups: int) -> int:
+    """Return how many registers a lane can have: each quarter of a processor takes a quarter of the simdgroups."""
+    return REGISTERS // 4 // (32 * -(-simdgroups // 4)) // 8 * 8
+
+
+def cost_of(product: Product, ring: VectorRing) -> float:
+    """Return the cost of a vector ring, to be compared with that of others.
+
+    The weights follow 350 timings of 13 matrices with 5 and 8 vectors on an H200 and on an H100 (2026-11-26).
+    """
+    pairs, simdgroups = pairs_of(product, ring.groups), ring.teams * ring.alone.split
+    idle = -(-pairs // ring.teams) * ring.teams / pairs - 1
+    return 0.4 * idle + abs(SIMDGROUPS - simdgroups) / 20 + 0.05 * ring.depth
+
+
+def needed_bytes(product: Product, split: int, teams: int, per: int) -> int:
+    """Return the bytes of threadgroup memory for x, the scales of two rounds, the sums of x and those of rows."""
+    rows = 2 * teams * per * 8  # of a round
+    step = 512 if product.bits == 4 else 256
+    slots = max(2, 1024 // (product.bits * product.group))
+    return (
+        product.batch * (product.steps + 1) * step
+        + 4 * rows * (product.width // product.group) * 2
+        + product.steps * slots * product.batch * 8
+        + 2 * rows * split * product.batch * 4
+    )
+
+
+def shared_bytes(template: Mapping[str, Any], target: Target) -> int:
+    """Return the bytes of dynamic threadgroup memory of the kernel.
+
+    On GPUs these are over half of a processor's, for the reason that `hiprt.kernels.tuning.rings.shared_bytes` has.
+    """
+    product = Product(0, template["WIDTH"], template["VECTORS"], template["GROUP"], template["BITS"], template["GATED"])
+    needed = needed_bytes(product, template["SPLIT"], template["TEAMS"], template["PER"])
+    return max(needed, ALONE if "matrix" in target.features else 0)
+
+
+def vector_ring_configuration(product: Product, ring: VectorRing) -> Configuration:
+    """Return the launch of the kernel.
+
+    Raises
+    ------
+    ValueError
+        The vector ring does not fit the matrix.
+    """
+    alone, simdgroups = ring.alone, ring.teams * ring.alone.split + ring.helpers
+    own = -(-product.steps // alone.split)
+    fits = own % ring.depth == 0 or ring.depth % own == 0
+    if (
+        not takes_integers(product._replace(batch=1))
+        or not 2 <= product.batch <= MOST_VECTORS
+        or not fits
+        or ring.per % max(1, ring.depth // own)
+        or not 0 <= ring.early <= ring.depth
+        or simdgroups > MOST_SIMDGROUPS
+        or needed_bytes(product, alone.split, ring.teams, ring.per) > SHARED_BYTES
+    ):
+        raise ValueError(f"qmv: {ring} does not fit {product}")
+    shared = ring.teams, alone.split, ring.depth, ring.per, ring.early, ring.helpers
+    template = dict(zip(TEMPLATE, (*shared, alone.teams * alone.split, product.batch)))
+    return Configuration((min(ring.groups, product.tiles), 1, 1), (simdgroups * 32, 1, 1), template)
