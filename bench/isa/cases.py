@@ -21,7 +21,7 @@ from hiprt.kernels.ops.attention.prefill_attention import TURNED, plan_of as pre
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.matmul.matmul import TILE_ROWS
 from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, BITS, GROUP_SIZES
-from hiprt.kernels.ops.quantized.qmv import SHARED, dot_instances
+from hiprt.kernels.ops.quantized.qmv import SHARED, dot_instances, several_instances
 from hiprt.kernels.ops.quantized_cache.coded_heads import WIDTHS
 from hiprt.kernels.ops.reduction.argmax import PART, LargestPlan
 from hiprt.kernels.ops.sampling.filter_logits import (
@@ -35,7 +35,7 @@ from hiprt.kernels.ops.sampling.filter_logits import (
 from hiprt.kernels.ops.sampling.sample import plan_of as sample_plan
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import FLOATING, dequantize, quantize, quantize_floating
-from hiprt.kernels.tuning.dots import Dots
+from hiprt.kernels.tuning.dots import MOST_VECTORS, Dots
 from hiprt.kernels.tuning.sharing import Sharing
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import target_of
@@ -453,17 +453,23 @@ def shared_rows(dtype: np.dtype[Any]) -> Iterator[Case]:
 
 def dots(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield products by integer dot instructions; where activations are rounded to 8 bits they are 1 or -1."""
-    for template in (each for each in dot_instances(False) if each["T"] == dtype):
+    templates = (*dot_instances(False), *several_instances(False))
+    for template in (each for each in templates if each["T"] == dtype):
         group, bits, width, rows = (template[name] for name in ("GROUP", "BITS", "WIDTH", "ROWS"))
-        count, sharing = 22, Dots(rows, template["SPLIT"], template["TEAMS"], 2, template["PLANES"])
-        x = np.sign(normal(dtype, 1, width, seed=61))
+        split, teams, planes = (template[name] for name in ("SPLIT", "TEAMS", "PLANES"))
+        most = template.get("VECTORS", 1)
+        count, sharing = 22, Dots(rows, split, teams, 2, planes, most)
+        vectors = min(2 * most - 1, MOST_VECTORS)  # of two threadgroups, some of which both have
+        x = normal(dtype, vectors, width, seed=61)
+        if planes == 2:
+            x = np.sign(x)
         stored = quantize(normal(dtype, count, width, seed=62) * dtype.type(width**-0.5), group, bits)
         given: dict[str, Any] = {"swiglu": template["GATED"]}
         if template["NORMED"]:
             norm = normal(dtype, width, seed=63)
-            given["norm"] = norm if template["PLANES"] == 4 else np.sign(norm)
+            given["norm"] = norm if planes == 4 else np.sign(norm)
         if template["ADDED"]:
-            given["residual"] = normal(dtype, 1, count, seed=64)
+            given["residual"] = normal(dtype, vectors, count, seed=64)
         exact = reference.qmv(x, stored, group, bits, **given)
         given = {name: hiprt.array(value) if isinstance(value, np.ndarray) else value for name, value in given.items()}
         given |= {"tiling": sharing, "group_size": group, "bits": bits}

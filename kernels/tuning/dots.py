@@ -11,7 +11,17 @@ from hiprt.kernels.tuning.tiling import Configuration, Product
 if TYPE_CHECKING:
     from hiprt.kernels.tuning.target import Target
 
-__all__ = ["LARGEST", "MOST_ROWS", "TEMPLATE", "Dots", "dots", "dots_configuration", "dots_of", "steps_of"]
+__all__ = [
+    "LARGEST",
+    "MOST_ROWS",
+    "MOST_VECTORS",
+    "TEMPLATE",
+    "Dots",
+    "dots",
+    "dots_configuration",
+    "dots_of",
+    "steps_of",
+]
 
 # The template parameters that a sharing gives to the kernels.
 TEMPLATE = {"ROWS": "int", "SPLIT": "int", "TEAMS": "int", "DEPTH": "int", "PLANES": "int"}
@@ -20,8 +30,9 @@ ROWS = (4, 2, 1)
 MOST_ROWS = ROWS[0]
 SPLITS = (1, 2, 4, 8, 16)
 MOST_SIMDGROUPS = 32  # of a threadgroup
-STEPS_AHEAD = 2  # that a lane has on their way
-SHARED_BYTES = (64 << 10) - 1280  # bytes of threadgroup memory for x, beside sums
+STEPS_AHEAD = 2  # that a lane has on their way of a single vector
+MOST_VECTORS = 8  # of a threadgroup
+SHARED_BYTES, SUMS_BYTES = 64 << 10, 1280  # of threadgroup memory, and of it for a vector's sums
 LARGEST = 1 << 32  # bytes of a matrix, which offsets of 32 bits reach
 # Vector instructions of a piece of a row, of a step beside them, and of the sums of a row and of a tile at its end.
 PIECE, STEP, SUM, TILE, MEETING = 27, 10, 4, 20, 40
@@ -42,6 +53,8 @@ class Dots(NamedTuple):
         The threadgroups, among which the tiles are divided evenly.
     planes : int
         The digits of 4 bits to which x is brought: 4, or 2 for activations of 8 bits.
+    vectors : int
+        The vectors of a threadgroup, for which a matrix is read once: one, or several of a product of several.
     """
 
     rows: int
@@ -49,6 +62,7 @@ class Dots(NamedTuple):
     teams: int
     groups: int
     planes: int = 4
+    vectors: int = 1
 
 
 def steps_of(product: Product, split: int) -> int:
@@ -62,12 +76,13 @@ def tiles_of(product: Product, rows: int) -> int:
 
 
 def dots(product: Product, target: Target) -> Iterator[Dots]:
-    """Yield the sharings that fit a product of one vector with one threadgroup on each compute unit."""
-    simdgroups = target.table.dot_simdgroups
+    """Yield the sharings that fit a product, with one threadgroup on each compute unit for its vectors."""
+    simdgroups, planes = target.table.dot_simdgroups, int(flags.qmv_planes)
+    vectors = vectors_of(product, planes)
     for rows in target.table.dot_rows:
         groups = min(target.compute_units, tiles_of(product, rows))
         for split in SPLITS:
-            sharing = Dots(rows, split, simdgroups // split, groups, int(flags.qmv_planes))
+            sharing = Dots(rows, split, simdgroups // split, groups, planes, vectors)
             is_useful = split == 1 or steps_of(product, split) < steps_of(product, split // 2)
             if split <= simdgroups and is_useful and fits(product, sharing):
                 yield sharing
@@ -77,21 +92,28 @@ def fits(product: Product, sharing: Dots) -> bool:
     """Whether the kernel takes a matrix with a sharing."""
     parts = 2 if product.is_gated else 1
     return (
-        product.batch == 1
+        1 <= sharing.vectors <= min(product.batch, MOST_VECTORS)
+        and (sharing.vectors > 1) == (product.batch > 1)
         and product.rows >= sharing.rows >= parts
         and sharing.rows % parts == 0
         and sharing.rows in ROWS
         and 1 <= sharing.split * sharing.teams <= MOST_SIMDGROUPS
         and sharing.groups >= 1
         and sharing.planes in (2, 4)
-        and shared_bytes(product, sharing.planes) <= SHARED_BYTES
+        and sharing.vectors * shared_bytes(product, sharing.planes) <= SHARED_BYTES
         and product.rows * product.width * product.bits < 8 * LARGEST
     )
 
 
 def shared_bytes(product: Product, planes: int) -> int:
-    """Return the bytes of threadgroup memory that x needs: its digits, and 16 bytes for each piece."""
-    return product.width * planes // 2 + product.width * product.bits // 8
+    """Return the bytes of threadgroup memory that a vector needs: its digits, 16 bytes for each piece, and its sums."""
+    return product.width * planes // 2 + product.width * product.bits // 8 + SUMS_BYTES
+
+
+def vectors_of(product: Product, planes: int) -> int:
+    """Return how many vectors a threadgroup takes: as many as fit, or fewer where as many threadgroups take those."""
+    most = max(1, min(MOST_VECTORS, SHARED_BYTES // shared_bytes(product, planes)))
+    return -(-product.batch // -(-product.batch // most))
 
 
 def cost(product: Product, sharing: Dots) -> int:
@@ -102,7 +124,10 @@ def cost(product: Product, sharing: Dots) -> int:
 
 
 def dots_of(product: Product, target: Target) -> Dots | None:
-    """Return a sharing for a matrix; None where integer dot instructions do not serve the matrix or the target."""
+    """Return a sharing for a matrix; None where integer dot instructions do not serve the matrix or the target.
+
+    Several vectors are shared out as one is, so that each has the bits that it has alone.
+    """
     if "dots" not in target.features:
         return None
     return min(dots(product, target), key=lambda sharing: cost(product, sharing), default=None)
@@ -118,7 +143,8 @@ def dots_configuration(product: Product, sharing: Dots) -> Configuration:
     """
     if not fits(product, sharing):
         raise ValueError(f"qmv: {sharing} does not fit {product}")
-    rows, split, teams, groups, planes = sharing
-    depth = min(steps_of(product, split), STEPS_AHEAD)
+    rows, split, teams, groups, planes, vectors = sharing
+    depth = min(steps_of(product, split), STEPS_AHEAD) if vectors == 1 else 1
     template = {"ROWS": rows, "SPLIT": split, "TEAMS": teams, "DEPTH": depth, "PLANES": planes}
-    return Configuration((groups, 1, 1), (split * teams * LANES, 1, 1), template)
+    template |= {"VECTORS": vectors} if vectors > 1 else {}
+    return Configuration((groups, -(-product.batch // vectors), 1), (split * teams * LANES, 1, 1), template)

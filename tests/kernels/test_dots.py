@@ -46,6 +46,20 @@ def test_a_gate_has_pairs_of_rows():
     assert dots_of(gate, make_target("sm_90", 132, 32, NVIDIA)) is None
 
 
+def test_several_vectors_are_shared_out_as_one():
+    """Each has its own bits then. A threadgroup has as many as its memory holds, or fewer in as many threadgroups."""
+    on, counts = make_target("gfx942", 304, 64, ROCM), range(2, 9)
+    for width, vectors in ((2560, [2, 3, 4, 5, 6, 7, 8]), (4096, [2, 3, 4, 5, 3, 4, 4]), (9728, [2] * 7)):
+        single = Product(2560, width, 1, 64, 4, False)
+        several = [single._replace(batch=count) for count in counts]
+        sharings = [dots_of(each, on) for each in several]
+        assert [each.vectors for each in sharings] == vectors
+        assert {each._replace(vectors=1) for each in sharings} == {dots_of(single, on)}
+        grids = [dots_configuration(*each).grid for each in zip(several, sharings)]
+        assert grids == [(304, -(-count // each), 1) for count, each in zip(counts, vectors)]
+    assert dots_of(Product(2560, 25600, 2, 64, 4, False), on) is None
+
+
 @pytest.mark.parametrize(
     "preset", ["qwen3-4b", *(pytest.param(name, marks=pytest.mark.wide) for name in MEASURED if name != "qwen3-4b")]
 )

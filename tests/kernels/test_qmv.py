@@ -216,6 +216,28 @@ def test_integer_dot_instructions(half, group, bits, sharing, width):
         check(1, 22, width, half, group, bits, tiling=sharing, norm=True, residual=True, swiglu=True)
 
 
+@pytest.mark.singles
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    ("batch", "sharing"),
+    [
+        (3, Dots(4, 1, 2, 3, vectors=2)),  # one of them is in both threadgroups
+        (8, Dots(2, 2, 2, 1, vectors=8)),
+        (5, Dots(1, 4, 1, 2, vectors=5)),  # simdgroups that have nothing of the width
+    ],
+)
+def test_dots_of_several_vectors_have_the_bits_of_each(batch, sharing, bits):
+    parts = {"norm": True, "residual": True, "swiglu": sharing.rows > 1}
+    x, stored, options = operands(batch, 22, 640, hiprt.bfloat16, 64, bits, **parts)
+    with force_generic():
+        check(batch, 22, 640, hiprt.bfloat16, 64, bits, tiling=sharing, **parts)
+        together = call(x, stored, options, 64, bits, tiling=sharing).numpy()
+        for v in range(batch):
+            given = options | {"residual": options["residual"][v : v + 1]}
+            alone = call(x[v : v + 1], stored, given, 64, bits, tiling=sharing._replace(vectors=1))
+            assert together[v].tobytes() == alone.numpy().tobytes()
+
+
 @pytest.mark.parametrize("bits", [4, 8])
 def test_two_planes_are_activations_of_8_bits(bits):
     """The error is what rounding to 127 parts, or 119, of the largest of each piece explains."""
@@ -244,7 +266,9 @@ def test_dots_are_for_devices_that_have_them():
     assert isinstance(qmv_module.chosen(amd, half, product), Dots)
     assert qmv_module.chosen(amd, np.dtype(np.float32), product) is None
     assert qmv_module.chosen(make_target("gfx900", 64, 64, ROCM), half, product) is None
-    for unfit in ({"batch": 2}, {"width": 65536}, {"rows": 1 << 22, "width": 16384}, {"rows": 1, "is_gated": True}):
+    assert qmv_module.chosen(amd, half, product._replace(batch=8)).vectors == 8
+    wide = {"width": 65536}, {"width": 16384, "batch": 2}, {"rows": 1 << 22, "width": 16384}
+    for unfit in (*wide, {"rows": 1, "is_gated": True}):
         assert dots_of(product._replace(**unfit), amd) is None
     with flags.override(qmv_planes="2"):
         assert dots_of(product, amd).planes == 2

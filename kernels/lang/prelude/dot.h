@@ -261,6 +261,9 @@ HIPRT_INLINE int dot_codes(uint codes, uint digits, int sum) {
   for (int at = 0; at < 32; at += BITS) {
     sum += (int(codes >> at) & MASK) * (((int(digits >> at) & MASK) ^ SIGN) - SIGN);
   }
+#if HIPRT_TARGET_CPU
+  asm("" : "+r"(sum));  // clang 22 makes wrong vectors of several such sums
+#endif
   return sum;
 }
 #endif

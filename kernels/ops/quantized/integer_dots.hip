@@ -1,6 +1,7 @@
-// One vector times the transposed quantised matrix by integer dot instructions, which multiply the codes of a word as they
-// are with as many digits. x is staged once for a threadgroup: what of it belongs to 128 bits of codes, a piece, is
-// brought to integers of DIGITS digits with a sign, which have the bits of a code.
+// VECTORS vectors times the transposed quantised matrix by integer dot instructions, which multiply the codes of a word as
+// they are with as many digits. x is staged once for a threadgroup: what of it belongs to 128 bits of codes, a piece, is
+// brought to integers of DIGITS digits with a sign, which have the bits of a code. Codes are read once for all vectors of a
+// threadgroup, and what a vector becomes has the bits that it has alone.
 //
 // A threadgroup has a stretch of tiles of ROWS rows; TEAMS of SPLIT simdgroups take tiles in turn, and the lanes of a team
 // share the pieces of a row. A lane has DEPTH pieces of each row on their way, the first before x is there.
@@ -21,15 +22,18 @@ constexpr uint ROW_BYTES = WIDTH / 8 * BITS, ROW_SCALES = WIDTH / GROUP;
 constexpr int LIMIT = PLANES == 4 ? (BITS == 4 ? 0x7777 : 0x7f7f) : (BITS == 4 ? 0x77 : 0x7f);
 constexpr int ABOVE = PLANES == 4 ? 15 : 7;
 typedef pack<uint, 4> piece;
-threadgroup piece staged[DIGITS * ALL];
-threadgroup piece units[ALL];  // of a piece of x: the unit of its integers, its sum, and that of its integers
-threadgroup float squares[MEMBERS];
-threadgroup float partial[SPLIT > 1 ? 2 * MEMBERS * ROWS : 1];
+threadgroup piece staged[VECTORS * DIGITS * ALL];
+threadgroup piece units[VECTORS * ALL];  // of a piece of x: the unit of its integers, its sum, and that of its integers
+threadgroup float squares[VECTORS * MEMBERS];
+constexpr uint SUMS = 2 * MEMBERS * ROWS;  // of a vector, of two rounds
+threadgroup float partial[SPLIT > 1 ? VECTORS * SUMS : 1];
 threadgroup uint first_rows[CHOICE != ONE ? CHOSEN : 1];  // of the chosen matrices
 threadgroup float factors[CHOICE != ONE ? CHOSEN : 1];    // shares, or 0 for one that does not exist
 const uint index = thread_of_group().x, lane = index % 32, member = index / 32;
 const uint split = member % SPLIT, team = alike<32 * SPLIT>(member / SPLIT);
 const uint group = threadgroup_position_in_grid.x;
+// The last vectors lie at the end, so that some may be those before as well.
+const uint first_vector = VECTORS > 1 ? min(threadgroup_position_in_grid.y * VECTORS, batch - VECTORS) : 0u;
 const uint tiles = CHOICE == GATHERED ? CHOSEN * TILES_EACH : (columns + OUTPUTS - 1) / OUTPUTS;
 const uint each = tiles / groups, more = tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
@@ -43,10 +47,11 @@ if (CHOICE != ONE) {
 }
 
 // What of x this thread stages comes first, because loads arrive in order.
+const device piece* vector = (const device piece*)x + first_vector * UNITS;
 piece values[AHEAD], weights[AHEAD];
 const auto read_unit = [&](uint at, uint turn) {
   const uint unit = min(turn * (MEMBERS * 32) + index, UNITS - 1);
-  values[at] = load_now((const device piece*)x + unit);
+  values[at] = load_now(vector + unit);
   if (NORMED) weights[at] = load_now((const device piece*)norm + unit);
 };
 #pragma unroll
@@ -98,101 +103,117 @@ const auto fetch = [&](uint slot, const place& from, uint step) {
 for (uint d = 0; d < uint(DEPTH); d++) fetch(d, place_of(first_tile + team), d);
 simdgroup_barrier(mem_flags::mem_none);  // which no load is put off beyond
 
-float square = 0.0f;
+#pragma unroll 1
+for (uint v = 0; v < uint(VECTORS); v++) {
+  if (v > 0) {
+    vector += UNITS;
 #pragma unroll
-for (uint turn = 0; turn < TURNS; turn++) {
-  if (turn >= AHEAD) read_unit(turn % AHEAD, turn);
-  const uint unit = turn * (MEMBERS * 32) + index;
-  const bool is_there = UNITS % (MEMBERS * 32) == 0 || unit < UNITS;
-  const piece own = values[turn % AHEAD], weigh = weights[turn % AHEAD];
-  float v[8], largest = 0.0f, squared = 0.0f;
-  for (uint i = 0; i < 8; i++) {
-    v[i] = i % 2 ? high_of<T>(own.values[i / 2]) : low_of<T>(own.values[i / 2]);
-    if (CHOICE == SUMMED) v[i] *= factors[min(unit, UNITS - 1) * 8 / WIDTH];
-    if (NORMED) {
-      squared = mad(v[i], v[i], squared);
-      v[i] *= i % 2 ? high_of<T>(weigh.values[i / 2]) : low_of<T>(weigh.values[i / 2]);
-    }
-    largest = fmax(largest, abs(v[i]));
+    for (uint turn = 0; turn < AHEAD; turn++) read_unit(turn, turn);
   }
-  square += is_there ? squared : 0.0f;
-  largest = fmax(largest, near_lane<1>(largest));
-  if (LANES == 4) largest = fmax(largest, near_lane<2>(largest));
-  // A power of two is the unit, so that most of bfloat16 is exact; integers of two planes have no bit to spare for that.
-  const uint exponent = min(max(as_type<uint>(largest * (float(1 << ABOVE) / LIMIT)) >> 23, 20u), 240u);
-  const bool is_coarse = PLANES == 2 && largest > 1e-30f;
-  const float up = is_coarse ? float(LIMIT) / largest : as_type<float>((253u + ABOVE - exponent) << 23);
-  const float step = is_coarse ? largest / float(LIMIT) : as_type<float>((exponent + 1u - ABOVE) << 23);
-  // Added to 1.5 * 2^23 a number is rounded, and its integer is in the low bits. Half of each digit's range on top makes
-  // digits without a sign, which get theirs by a change of their highest bits.
-  constexpr uint HALVES = PLANES == 4 ? (BITS == 4 ? 0x8888u : 0x8080u) : (BITS == 4 ? 0x88u : 0x80u);
-  constexpr uint SIGNS = HALVES | HALVES << 16;
-  uint raw[8], sum = 0, top = 0;
-  for (uint i = 0; i < 8; i++) {
-    raw[i] = as_type<uint>(mad(v[i], up, 12582912.0f + float(HALVES)));
-    sum += raw[i];
-    top = max(top, raw[i]);
-  }
-  // What is not finite makes the piece's sum NaN, and with it every result.
-  float total = top > 0x4b800000u ? as_type<float>(0x7fc00000u) : float(int(sum - 8u * (0x4b400000u + HALVES)));
-  total = add_near<1>(total);
-  if (LANES == 4) total = add_near<2>(total);
-  const uint at = unit / LANES, part = unit % LANES;
-  threadgroup uint* const to = (threadgroup uint*)(staged + at);
-  if (BITS == 4) {
-    // Two numbers a word; then of two words the even digits and the odd ones, and of these the bytes of a digit.
-    uint even[2], odd[2];
-    for (uint h = 0; h < 2; h++) {
-      const uint a = select_bytes(raw[4 * h + 2], raw[4 * h], 0x05040100u) ^ SIGNS;
-      const uint b = select_bytes(raw[4 * h + 3], raw[4 * h + 1], 0x05040100u) ^ SIGNS;
-      even[h] = (a & 0x0f0f0f0fu) | (b << 4 & 0xf0f0f0f0u);
-      odd[h] = (a >> 4 & 0x0f0f0f0fu) | (b & 0xf0f0f0f0u);
+  float square = 0.0f;
+#pragma unroll
+  for (uint turn = 0; turn < TURNS; turn++) {
+    if (turn >= AHEAD) read_unit(turn % AHEAD, turn);
+    const uint unit = turn * (MEMBERS * 32) + index;
+    const bool is_there = UNITS % (MEMBERS * 32) == 0 || unit < UNITS;
+    const piece own = values[turn % AHEAD], weigh = weights[turn % AHEAD];
+    float number[8], largest = 0.0f, squared = 0.0f;
+    for (uint i = 0; i < 8; i++) {
+      number[i] = i % 2 ? high_of<T>(own.values[i / 2]) : low_of<T>(own.values[i / 2]);
+      if (CHOICE == SUMMED) number[i] *= factors[min(unit, UNITS - 1) * 8 / WIDTH];
+      if (NORMED) {
+        squared = mad(number[i], number[i], squared);
+        number[i] *= i % 2 ? high_of<T>(weigh.values[i / 2]) : low_of<T>(weigh.values[i / 2]);
+      }
+      largest = fmax(largest, abs(number[i]));
     }
-    if (is_there) {
-      for (uint d = 0; d < DIGITS; d++) {
-        const uint* const from = d % 2 ? odd : even;
-        to[d * (4 * ALL) + part] = select_bytes(from[1], from[0], d / 2 ? 0x07050301u : 0x06040200u);
+    square += is_there ? squared : 0.0f;
+    largest = fmax(largest, near_lane<1>(largest));
+    if (LANES == 4) largest = fmax(largest, near_lane<2>(largest));
+    // A power of two is the unit, so that most of bfloat16 is exact; integers of two planes have no bit to spare for that.
+    const uint exponent = min(max(as_type<uint>(largest * (float(1 << ABOVE) / LIMIT)) >> 23, 20u), 240u);
+    const bool is_coarse = PLANES == 2 && largest > 1e-30f;
+    const float up = is_coarse ? float(LIMIT) / largest : as_type<float>((253u + ABOVE - exponent) << 23);
+    const float step = is_coarse ? largest / float(LIMIT) : as_type<float>((exponent + 1u - ABOVE) << 23);
+    // Added to 1.5 * 2^23 a number is rounded, and its integer is in the low bits. Half of each digit's range on top makes
+    // digits without a sign, which get theirs by a change of their highest bits.
+    constexpr uint HALVES = PLANES == 4 ? (BITS == 4 ? 0x8888u : 0x8080u) : (BITS == 4 ? 0x88u : 0x80u);
+    constexpr uint SIGNS = HALVES | HALVES << 16;
+    uint raw[8], sum = 0, top = 0;
+    for (uint i = 0; i < 8; i++) {
+      raw[i] = as_type<uint>(mad(number[i], up, 12582912.0f + float(HALVES)));
+      sum += raw[i];
+      top = max(top, raw[i]);
+    }
+    // What is not finite makes the piece's sum NaN, and with it every result.
+    float total = top > 0x4b800000u ? as_type<float>(0x7fc00000u) : float(int(sum - 8u * (0x4b400000u + HALVES)));
+    total = add_near<1>(total);
+    if (LANES == 4) total = add_near<2>(total);
+    const uint at = unit / LANES, part = unit % LANES;
+    threadgroup uint* const to = (threadgroup uint*)(staged + v * (DIGITS * ALL) + at);
+    if (BITS == 4) {
+      // Two numbers a word; then of two words the even digits and the odd ones, and of these the bytes of a digit.
+      uint even[2], odd[2];
+      for (uint h = 0; h < 2; h++) {
+        const uint a = select_bytes(raw[4 * h + 2], raw[4 * h], 0x05040100u) ^ SIGNS;
+        const uint b = select_bytes(raw[4 * h + 3], raw[4 * h + 1], 0x05040100u) ^ SIGNS;
+        even[h] = (a & 0x0f0f0f0fu) | (b << 4 & 0xf0f0f0f0u);
+        odd[h] = (a >> 4 & 0x0f0f0f0fu) | (b & 0xf0f0f0f0u);
+      }
+      if (is_there) {
+        for (uint d = 0; d < DIGITS; d++) {
+          const uint* const from = d % 2 ? odd : even;
+          to[d * (4 * ALL) + part] = select_bytes(from[1], from[0], d / 2 ? 0x07050301u : 0x06040200u);
+        }
+      }
+    } else {
+      for (uint h = 0; h < 2; h++) {
+        const uint a = select_bytes(raw[4 * h + 1], raw[4 * h], 0x05040100u) ^ SIGNS;
+        const uint b = select_bytes(raw[4 * h + 3], raw[4 * h + 2], 0x05040100u) ^ SIGNS;
+        for (uint d = 0; d < DIGITS && is_there; d++) {
+          to[d * (4 * ALL) + part * 2 + h] = select_bytes(b, a, d ? 0x07050301u : 0x06040200u);
+        }
       }
     }
-  } else {
-    for (uint h = 0; h < 2; h++) {
-      const uint a = select_bytes(raw[4 * h + 1], raw[4 * h], 0x05040100u) ^ SIGNS;
-      const uint b = select_bytes(raw[4 * h + 3], raw[4 * h + 2], 0x05040100u) ^ SIGNS;
-      for (uint d = 0; d < DIGITS && is_there; d++) {
-        to[d * (4 * ALL) + part * 2 + h] = select_bytes(b, a, d ? 0x07050301u : 0x06040200u);
-      }
+    if (is_there && part == 0) {
+      units[v * ALL + at] = {{as_type<uint>(step), as_type<uint>(total * step), uint(int(total) * CODE_CENTRE<BITS>), 0u}};
     }
   }
-  if (is_there && part == 0) {
-    units[at] = {{as_type<uint>(step), as_type<uint>(total * step), uint(int(total) * CODE_CENTRE<BITS>), 0u}};
+  if (NORMED) {
+    square = sum_of_lanes(square);
+    if (lane == 0) squares[v * MEMBERS + member] = square;
   }
-}
-if (NORMED) {
-  square = sum_of_lanes(square);
-  if (lane == 0) squares[member] = square;
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
-float factor = 1.0f;
-if (NORMED) factor = rsqrt(sum_of_lanes(lane < MEMBERS ? squares[lane] : 0.0f) / float(WIDTH) + eps);
+float own_factors[VECTORS];
+#pragma unroll
+for (uint v = 0; v < uint(VECTORS); v++) {
+  own_factors[v] = 1.0f;
+  if (NORMED) {
+    const float square = sum_of_lanes(lane < MEMBERS ? squares[v * MEMBERS + lane] : 0.0f);
+    own_factors[v] = rsqrt(square / float(WIDTH) + eps);
+  }
+}
 
 // The row of a tile whose sum a lane gets, and whether it is the first lane with it. What a row gates is 8 lanes away.
 const uint row = lane % 16 / (16 / ROWS);
 const bool has_row = lane < 16 && lane % (16 / ROWS) == 0;
 threadgroup float* const meeting = partial + (SPLIT > 1 ? member * ROWS + row : 0);
-// The digits of a piece of x, and its unit; a lane with one piece of each row has them once.
+// The digits of a piece of a vector, and its unit; a lane with one piece of a row reads those of a single vector once.
+constexpr bool READ_ONCE = OWN == 1 && VECTORS == 1;
 piece digits[DIGITS], unit;
-const auto read_digits = [&](uint at) {
+const auto read_digits = [&](uint v, uint at) {
 #pragma unroll
-  for (uint p = 0; p < DIGITS; p++) digits[p] = staged[p * ALL + at];
-  unit = units[at];
+  for (uint p = 0; p < DIGITS; p++) digits[p] = staged[(v * DIGITS + p) * ALL + at];
+  unit = units[v * ALL + at];
 };
-if (OWN == 1) read_digits(min(split * 32 + lane, ALL - 1));
+if (READ_ONCE) read_digits(0, min(split * 32 + lane, ALL - 1));
 const uint rounds = (end_tile - first_tile + TEAMS - 1) / TEAMS;
 #pragma unroll 1
 for (uint round = 0; round < rounds; round++) {
   const uint tile = first_tile + round * TEAMS + team;
   const place now = place_of(tile), then = place_of(tile + TEAMS);
-  float sums[ROWS] = {};
+  float sums[VECTORS][ROWS] = {};
 #pragma unroll 1
   for (uint first = 0; first < OWN; first += DEPTH) {
     const bool is_last = first + DEPTH >= PADDED;
@@ -203,19 +224,23 @@ for (uint round = 0; round < rounds; round++) {
       const uint at = (first + d) * PACE + split * 32 + lane;
       if (OWN % DEPTH == 0 || first + d < OWN) {
         if (ALL % PACE == 0 || at < ALL) {
-          if (OWN > 1) read_digits(at);
-          const float step = as_type<float>(unit.values[0]), total = as_type<float>(unit.values[1]);
 #pragma unroll
-          for (uint r = 0; r < ROWS; r++) {
-            int dot = 0;
+          for (uint v = 0; v < uint(VECTORS); v++) {
+            if (VECTORS > 1) keep_order();  // else the digits of all vectors take registers at a time
+            if (!READ_ONCE) read_digits(v, at);
+            const float step = as_type<float>(unit.values[0]), total = as_type<float>(unit.values[1]);
 #pragma unroll
-            for (uint p = DIGITS; p-- > 0;) {
-              dot = (dot << BITS) + (p == 0 ? int(unit.values[2]) : 0);
+            for (uint r = 0; r < ROWS; r++) {
+              int dot = 0;
 #pragma unroll
-              for (uint w = 0; w < 4; w++) dot = dot_codes<BITS>(codes[d][r].values[w], digits[p].values[w], dot);
+              for (uint p = DIGITS; p-- > 0;) {
+                dot = (dot << BITS) + (p == 0 ? int(unit.values[2]) : 0);
+#pragma unroll
+                for (uint w = 0; w < 4; w++) dot = dot_codes<BITS>(codes[d][r].values[w], digits[p].values[w], dot);
+              }
+              const float by = float(number_of_bits<T>(scale[d][r])), plus = float(number_of_bits<T>(bias[d][r]));
+              sums[v][r] = mad(by * step, float(dot), mad(plus, total, sums[v][r]));
             }
-            const float by = float(number_of_bits<T>(scale[d][r])), plus = float(number_of_bits<T>(bias[d][r]));
-            sums[r] = mad(by * step, float(dot), mad(plus, total, sums[r]));
           }
         }
       }
@@ -223,20 +248,33 @@ for (uint round = 0; round < rounds; round++) {
       fetch(d, from, next + d);
     }
   }
-  float value = sums_of_lanes(sums, lane);
+  float found[VECTORS], others[VECTORS];
+#pragma unroll
+  for (uint v = 0; v < uint(VECTORS); v++) found[v] = sums_of_lanes(sums[v], lane);
   if (SPLIT > 1) {
     threadgroup float* const to = meeting + round % 2 * (MEMBERS * ROWS);  // in turn: one barrier is enough
-    if (has_row) *to = value;
+#pragma unroll
+    for (uint v = 0; v < uint(VECTORS); v++) {
+      if (has_row) to[v * SUMS] = found[v];
+    }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (split > 0) continue;
 #pragma unroll
-    for (uint s = 1; s < SPLIT; s++) value += to[s * ROWS];
+    for (uint v = 0; v < uint(VECTORS); v++) {
+#pragma unroll
+      for (uint s = 1; s < SPLIT; s++) found[v] += to[v * SUMS + s * ROWS];
+    }
   }
-  const float other = GATED ? near_lane<8>(value) : 0.0f;
+#pragma unroll
+  for (uint v = 0; v < uint(VECTORS); v++) others[v] = GATED ? near_lane<8>(found[v]) : 0.0f;
   if (!has_row || row >= OUTPUTS || tile >= end_tile) continue;
   const uint column = column_of(tile) + row + (CHOICE == GATHERED ? tile / TILES_EACH * columns : 0u);
-  value *= factor;
-  if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
-  if (CHOICE == GATHERED) value *= factors[tile / TILES_EACH];
-  out[column] = S(ADDED ? value + float(residual[column]) : value);
+#pragma unroll
+  for (uint v = 0; v < uint(VECTORS); v++) {
+    const uint at = (first_vector + v) * columns + column;
+    float value = found[v] * own_factors[v];
+    if (GATED) value = value / (1.0f + exp(-value)) * (others[v] * own_factors[v]);
+    if (CHOICE == GATHERED) value *= factors[tile / TILES_EACH];
+    out[at] = S(ADDED ? value + float(residual[at]) : value);
+  }
 }

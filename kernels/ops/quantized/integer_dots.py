@@ -36,6 +36,7 @@ def dot_kernel(
         The declaration, as for `Kernel`.
     template : mapping of str to str
         The parameters besides T, GROUP, BITS, WIDTH and those of a sharing. The body's other parameters are constants.
+        A kernel with VECTORS has the number of all vectors, `batch`, among its scalars.
     matrices, is_gated
         As for `ring_kernel`.
     """
@@ -53,6 +54,7 @@ def dot_kernel(
         source="\n".join(
             [
                 *definitions_of({**given, **inputs, **scalars}, matrices, is_gated),
+                *(() if "VECTORS" in given else ("constexpr int VECTORS = 1;", "constexpr uint batch = 1;")),
                 '#line 1 "integer_dots.hip"',
                 (OPS / BODY).read_text(),
             ]

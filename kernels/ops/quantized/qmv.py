@@ -80,6 +80,16 @@ def dot_instances(takes_loops: bool) -> list[dict[str, Any]]:
     ]
 
 
+def several_instances(takes_loops: bool) -> list[dict[str, Any]]:
+    """List the same of the kernel of several vectors: half as many, with the first forms."""
+    each = len(dot_instances(takes_loops)) // 2  # of a dtype
+    return [
+        {**one, "VECTORS": 3 if i % each else 6, "DEPTH": 1}
+        for i, one in enumerate(dot_instances(takes_loops))
+        if i % each < 3
+    ]
+
+
 KERNEL = Kernel(
     "quantized/qmv",
     inputs=OPERANDS,
@@ -165,6 +175,16 @@ DOTS = dot_kernel(
     part_of="qmv",
     instances=dot_instances,
 )
+# And this one several.
+SEVERAL = dot_kernel(
+    "qmv_several_dots",
+    inputs=OPERANDS,
+    outputs={"out": "S"},
+    scalars={"columns": "uint", "batch": "uint", "eps": "float"},
+    template={"S": "dtype", "VECTORS": "int", **PARTS},
+    part_of="qmv",
+    instances=several_instances,
+)
 
 
 @op
@@ -218,12 +238,12 @@ def qmv(
     -------
     Array, [B, N] or [B, N / 2]
         The product, summed in float32 and rounded once. On GPUs ``x * norm`` is rounded to the dtype of `x` first, and
-        must be in its range. The norm's common factor is applied to the sums. On NVIDIA and AMD 16-bit numbers of a
-        single vector are not rounded to the dtype; the part that shares a scale of the codes, on AMD one that
-        128 bits of codes belong to, is rounded to multiples of 2^-14 of the power of two below its largest number.
-        Where a `VectorRing` shares out the work, each of several vectors has the bits that it has alone, as long as its
-        numbers are below 2^113.
-        With ``HIPRT_QMV_PLANES=2`` it is rounded to 8 bits on AMD.
+        must be in its range. The norm's common factor is applied to the sums. 16-bit numbers of a single vector on
+        NVIDIA, and of all vectors on AMD, where two fit the memory of a threadgroup, are not rounded to the dtype; the
+        part that shares a scale of the codes, on AMD one that 128 bits of codes belong to, is rounded to multiples of
+        2^-14 of the power of two below its largest number. With ``HIPRT_QMV_PLANES=2`` it is rounded to 8 bits on AMD.
+        By AMD's rules, and on NVIDIA where a `VectorRing` shares out the work and all numbers are below 2^113, each of
+        several vectors has the bits that it has alone.
 
     Raises
     ------
@@ -288,7 +308,10 @@ def plan_of(
             configuration = dots_configuration(product, tiling)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
             scalars: dict[str, Any] = {"columns": columns, "eps": eps, "groups": configuration.grid[0]}
-            launch = Launch(DOTS, configuration.grid, configuration.threads, template, **scalars)
+            if tiling.vectors > 1:
+                scalars["batch"] = batch
+            kernel = SEVERAL if tiling.vectors > 1 else DOTS
+            launch = Launch(kernel, configuration.grid, configuration.threads, template, **scalars)
         elif isinstance(tiling, Stages):
             configuration = stages_configuration(product, tiling, norm is not None)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
