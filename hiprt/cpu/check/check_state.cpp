@@ -96,7 +96,8 @@ void begin_block_of(uint32_t block, unsigned threads) {
   __hiprt_check &now = check_context();
   now.first = now.block = order.phase() * kLanes;
   now.ordered = 0;
-  resume_thread(0);
+  now.thread = 0;
+  now.self = order.self(0);
 }
 
 }  // namespace cpu

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "check/checked_kernel.h"
 #include "check/cores.h"
 #include "check/epochs.h"
-#include "check/kernel_check.h"
 #include "check/line_table.h"
 #include "check/shadow.h"
 #include "check/task_order.h"
