@@ -513,19 +513,6 @@ static void lost(const lane *l) {
   hiprt_step_release(step);
 }
 
-/* The rungs that a library does right are found: all, and with is_lost not those of changes. */
-static void probes(const lane *l, int is_lost) {
-  uint32_t rungs = 0;
-  CHECK(!hiprt_rules_probe(l->stream, canary, &rungs));
-  CHECK(rungs == (is_lost ? HIPRT_RUNGS & ~(1u << HIPRT_PATCH) : HIPRT_RUNGS));
-  CHECK(hiprt_rules_probe(l->stream, scale, &rungs) == HIPRT_E_ARGUMENT);
-  hiprt_step *step = hiprt_step_create("probes", 0);
-  CHECK(!hiprt_step_begin(step, l->stream));
-  CHECK(hiprt_rules_probe(l->stream, canary, &rungs) == HIPRT_E_RECORDING);
-  hiprt_step_cancel(step);
-  hiprt_step_release(step);
-}
-
 int main(int argc, char **argv) {
   lane l;
   CHECK(hiprt_version() == HIPRT_VERSION && !hiprt_step_create("early", 0));
@@ -540,7 +527,6 @@ int main(int argc, char **argv) {
   } else if (argc > 1 && !strcmp(argv[1], "lost")) {
     lost(&l);
     verifies(&l, 1);
-    probes(&l, 1);
   } else {
     climb(&l);
     topologies(&l);
@@ -550,7 +536,6 @@ int main(int argc, char **argv) {
     moves(&l);
     explanations(&l);
     verifies(&l, 0);
-    probes(&l, 0);
     refusals(&l);
     refused_launches(&l);
     threads();

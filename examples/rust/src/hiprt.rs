@@ -120,7 +120,6 @@ extern "C" {
     pub fn hiprt_fill(stream: *mut hiprt_stream, dst: u64, value: u32, width: u32, count: u64) -> c_int;
     pub fn hiprt_barrier(stream: *mut hiprt_stream) -> c_int;
     pub fn hiprt_rules_default(out_rules: *mut hiprt_rules);
-    pub fn hiprt_rules_probe(stream: *mut hiprt_stream, store: *mut hiprt_kernel, out_rungs: *mut u32) -> c_int;
     pub fn hiprt_step_create(name: *const c_char, rules: *const hiprt_rules) -> *mut hiprt_step;
     pub fn hiprt_step_release(step: *mut hiprt_step);
     pub fn hiprt_step_begin(step: *mut hiprt_step, stream: *mut hiprt_stream) -> c_int;

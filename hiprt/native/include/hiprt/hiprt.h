@@ -166,15 +166,6 @@ typedef struct {
 /* Fill in what a step does that was given no rules: all rungs, and the defaults of HIPRT_GRAPH_* in docs/flags.md.
  * Ownership: none. Threads: any. Errors: none. */
 void hiprt_rules_default(hiprt_rules *out_rules);
-/* Find out which rungs the stream's HIP library and device do right: small graphs are made, and patched and updated 64 times,
- * and each launch must see the newest value. store: a kernel (uint32_t *word, uint32_t value) that writes the value, as a
- * canary is; its first argument is declared as written. *out_rungs: the set of rungs, for hiprt_rules; replay and eager are
- * always in it. Whether structures that are passed by value survive a patch is not looked at. It waits for the stream, and
- * takes milliseconds.
- * Ownership: none. Threads: any, on a stream on which no other thread works. Errors: HIPRT_E_ARGUMENT where the kernel is
- * declared in another way; HIPRT_E_RECORDING, HIPRT_E_CLOSED, HIPRT_E_MEMORY, hipErrorOutOfMemory: nothing is known then.
- * What HIP refuses in another way is a rung that it does not do right, which is no error. */
-int hiprt_rules_probe(hiprt_stream *stream, hiprt_kernel *store, uint32_t *out_rungs);
 
 /* How a step was launched. */
 typedef struct {

@@ -135,13 +135,6 @@ inline hiprt_rules default_rules() {
   return rules;
 }
 
-// The rungs that a stream's library and device do right, found out with a kernel that writes a number.
-inline std::uint32_t probe(const stream &on, const kernel<writes<std::uint32_t>, std::uint32_t> &store) {
-  std::uint32_t rungs = 0;
-  check(hiprt_rules_probe(on.get(), store.get(), &rungs));
-  return rungs;
-}
-
 // Work that is recorded, and launched as one graph.
 class step {
  public:
