@@ -96,6 +96,7 @@ def test_a_step_is_all_of_its_loop():
         matrix_step(Code(LOOP, 2, 0), "tiles")
 
 
+@pytest.mark.wide
 def test_prompts_are_modelled_by_matrix_instructions(capsys):
     parser = argparse.ArgumentParser()
     roofline.add_arguments(parser)

@@ -112,6 +112,7 @@ def test_dot_and_matrix_instructions_are_counted(compiler, target):
     assert (row.dots, row.matrices) == (2, 1)
 
 
+@pytest.mark.wide
 def test_spills_are_seen(compiler):
     body = "".join(f"  float v{i} = x[{i} * 997 + threadIdx.x];\n" for i in range(160))
     text = (
