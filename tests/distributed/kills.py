@@ -22,7 +22,10 @@ LIMIT = 10.0  # seconds in which the others have to end
 PROGRAMS = Path(__file__).parent / "programs"
 HIPRT = [sys.executable, "-m", "hiprt"]
 WAYS = {
-    "engine": lambda ranks, folder: [*HIPRT, "generate", "--tp", ranks, "--tokens", "900"],
+    # Drawn so evenly, tokens end the text late; verified, they take long enough for a kill that comes late.
+    "engine": lambda ranks, folder: [
+        *HIPRT, "generate", "--tp", ranks, "--tokens", "900", "--temperature", "10", "--seed", "3", "--verify",
+    ],
     "mlx_lm": lambda ranks, folder: [
         *HIPRT, "launch", "--ranks", ranks, "-m", "hiprt", "run", PROGRAMS / "generates.py", folder,
     ],
