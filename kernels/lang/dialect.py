@@ -86,6 +86,7 @@ class Dialect:
         threads: int,
         restrict: bool,
         resident: int = 1,
+        cluster: int = 1,
     ) -> str:
         """Return a whole kernel: the signature, definitions, the attributes that the body names, and the body."""
         signature = [self.parameter(p, i, restrict) for i, p in enumerate(parameters)]
@@ -96,9 +97,10 @@ class Dialect:
         ]
         if self.is_metal:
             signature, attributes = signature + attributes, []
-        bounds = threads if self.is_metal or resident == 1 else f"{threads}, {resident}"
+        bounds = str(threads) if self.is_metal or resident == 1 else f"{threads}, {resident}"
+        grouped = f" __cluster_dims__({cluster})" if cluster > 1 else ""
         text = body if self.is_metal else declare_shared(body)
-        opening = self.opening.format(name=name, threads=bounds, parameters=", ".join(signature))
+        opening = self.opening.format(name=name, threads=bounds, cluster=grouped, parameters=", ".join(signature))
         generated = f'#line 1 "signature of {file}"'
         return "\n".join([generated, opening, *definitions, *attributes, f'#line 1 "{file}"', text, self.closing, ""])
 
@@ -164,7 +166,8 @@ DIALECTS = {
             "stages.h",
             "words.h",
         ),
-        opening='namespace metal {{\nextern "C" __global__ void __launch_bounds__({threads}) {name}({parameters}) {{',
+        opening='namespace metal {{\nextern "C" __global__ void __launch_bounds__({threads}){cluster} '
+        "{name}({parameters}) {{",
         closing="}\n}  // namespace metal",
         buffer="{const}{word}* {restrict}{name}",
         scalar="{word} {name}",

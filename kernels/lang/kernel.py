@@ -70,6 +70,9 @@ class Kernel:
     resident : int or callable, optional
         The threadgroups that a processor should hold at a time, which some compilers take as a hint; or a function
         that returns them for the template by name.
+    cluster : callable, optional
+        Takes the template by name; returns how many neighbouring threadgroups see each other's threadgroup memory, 1 on
+        targets other than NVIDIA's.
     shared : callable, optional
         A function that returns, for the template by name and the target, the bytes of the memory that the body
         declares ``extern __shared__``.
@@ -104,6 +107,7 @@ class Kernel:
         aliasing: Mapping[str, Sequence[str]] | None = None,
         ahead: Sequence[str] | None = None,
         resident: int | Callable[[Mapping[str, Any]], int] = 1,
+        cluster: Callable[[Mapping[str, Any]], int] | None = None,
         shared: Callable[[Mapping[str, Any], Target], int] | None = None,
         source: str | None = None,
         instances: Callable[[bool], Iterable[Mapping[str, Any]]] | None = None,
@@ -117,6 +121,7 @@ class Kernel:
         self.threads = threads
         self.aliasing = dict(aliasing or {})
         self.resident = resident
+        self.cluster = cluster
         self.shared = shared
         self.ahead = None if ahead is None else tuple(ahead)
         self.instances = instances
@@ -210,6 +215,7 @@ class Kernel:
             file=f"{self.name}.metal",
             threads=self.threads(named) if callable(self.threads) else self.threads,
             resident=self.resident(named) if callable(self.resident) else self.resident,
+            cluster=self.cluster(named) if self.cluster else 1,
             restrict=not self.aliasing,
         )
         return "".join([dialect.prelude, *headers, kernel])

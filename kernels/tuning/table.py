@@ -68,8 +68,8 @@ class Table:
         Rows of 16-bit numbers up to which a quantised product with what stands around it takes 8 at a time by
         the kernel for few vectors; that reads the matrix each time, where tiles read it once.
     ring_vectors : int
-        The most vectors that go by the kernel with the bits of one vector, where there is one; more are faster by
-        that of `stages`.
+        The most vectors that go by the kernel with the bits of one vector, where there is one; more go by that of
+        `stages`.
     sorted_from : int
         The number of products from which on it pays to sort the matrices that they take.
     loop_bytes : int
@@ -106,7 +106,7 @@ class Table:
     tile_rows: tuple[int, ...] = (128, 64, 32)
     untiled_rows: int = 8
     vector_rows: int = 8
-    ring_vectors: int = 6
+    ring_vectors: int = 8
     sorted_from: int = 64
     loop_bytes: int = 16384
     loop_elements: int = 16384

@@ -21,6 +21,7 @@ TEMPLATE = {
     "PER": "int",
     "EARLY": "int",
     "HELPERS": "int",
+    "SHARERS": "int",
     "MEMBERS_ALONE": "int",
     "VECTORS": "int",
 }
@@ -29,6 +30,8 @@ SIMDGROUPS = 16  # simdgroups of a threadgroup at which a processor runs at full
 MOST_SIMDGROUPS = 24
 MOST_PAIRS = 10  # pairs of tiles of a round
 SHARED_BYTES = 226 << 10  # bytes of threadgroup memory of a processor
+SHARERS = (1, 2, 4)  # processors that may divide the steps of a row
+LONG = 50000  # numbers of x from which on two of them are faster
 
 
 class VectorRing(NamedTuple):
@@ -50,6 +53,8 @@ class VectorRing(NamedTuple):
         Further simdgroups, which bring x only.
     groups : int
         The threadgroups, among which the tiles are divided evenly.
+    sharers : int
+        The neighbouring threadgroups that have their tiles in common and divide the steps of a row.
     """
 
     alone: Ring
@@ -59,6 +64,7 @@ class VectorRing(NamedTuple):
     early: int
     helpers: int
     groups: int
+    sharers: int = 1
 
 
 def vector_ring_of(product: Product, target: Target) -> VectorRing | None:
@@ -77,24 +83,29 @@ def vector_ring_of(product: Product, target: Target) -> VectorRing | None:
 
 def vector_rings(product: Product, alone: Ring, compute_units: int) -> Iterator[VectorRing]:
     """Yield the vector rings that fit a matrix with one threadgroup on each processor, for a ring of one vector."""
-    groups = min(compute_units, product.tiles)
-    pairs = pairs_of(product, groups)
     own = -(-product.steps // alone.split)
-    for teams in range(1, min(pairs, MOST_SIMDGROUPS // alone.split) + 1):
-        helpers = max(0, SIMDGROUPS - teams * alone.split)
-        for depth in range(1, own + 1):
-            if own % depth or registers(depth) > most_registers(teams * alone.split + helpers):
-                continue
-            per = min(-(-pairs // teams), max(1, MOST_PAIRS // teams))
-            while per and needed_bytes(product, alone.split, teams, per) > SHARED_BYTES:
-                per -= 1
-            if per:
-                yield VectorRing(alone, teams, depth, per, depth, helpers, groups)
+    for sharers in (count for count in SHARERS if alone.split % count == 0):
+        # Clusters of four leave some processors of their part of a GPU over; 30 fit one of 132.
+        whole = compute_units if sharers < 4 else compute_units * 10 // 11
+        groups = min(whole, product.tiles) // sharers * sharers
+        if not groups:
+            continue
+        pairs, split = pairs_of(product, groups // sharers), alone.split // sharers
+        for teams in range(1, min(pairs, MOST_SIMDGROUPS // split) + 1):
+            helpers = max(0, SIMDGROUPS - teams * split)
+            for depth in range(1, own + 1):
+                if own % depth or registers(depth) > most_registers(teams * split + helpers):
+                    continue
+                per = min(-(-pairs // teams), max(1, MOST_PAIRS // teams))
+                while per and needed_bytes(product, alone.split, teams, per, sharers) > SHARED_BYTES:
+                    per -= 1
+                if per:
+                    yield VectorRing(alone, teams, depth, per, depth, helpers, groups, sharers)
 
 
-def pairs_of(product: Product, groups: int) -> int:
-    """Return the pairs of tiles of the threadgroup that has the most."""
-    tiles = -(-product.tiles // groups)
+def pairs_of(product: Product, stretches: int) -> int:
+    """Return the pairs of tiles of the stretch that has the most."""
+    tiles = -(-product.tiles // stretches)
     return -(-tiles // 2)
 
 
@@ -111,23 +122,28 @@ def most_registers(simdgroups: int) -> int:
 def cost_of(product: Product, ring: VectorRing) -> float:
     """Return the cost of a vector ring, to be compared with that of others.
 
-    The weights follow 350 timings of 13 matrices with 5 and 8 vectors on an H200 and on an H100 (2026-11-26).
+    The weights follow 350 timings of 13 matrices with 5 and 8 vectors on an H200 and on an H100 (2026-11-26), that of
+    sharers 200 timings of 17 matrices with 4 and 8 vectors on an H100 (2026-11-27).
     """
-    pairs, simdgroups = pairs_of(product, ring.groups), ring.teams * ring.alone.split
+    pairs = pairs_of(product, ring.groups // ring.sharers)
+    simdgroups = ring.teams * ring.alone.split // ring.sharers
     idle = -(-pairs // ring.teams) * ring.teams / pairs - 1
-    return 0.4 * idle + abs(SIMDGROUPS - simdgroups) / 20 + 0.05 * ring.depth
+    shared = (ring.sharers - 1) * (1 - product.batch * product.width / LONG) if ring.sharers < 4 else 2.0
+    return 0.4 * idle + abs(SIMDGROUPS - simdgroups) / 20 + 0.05 * ring.depth + shared
 
 
-def needed_bytes(product: Product, split: int, teams: int, per: int) -> int:
+def needed_bytes(product: Product, split: int, teams: int, per: int, sharers: int = 1) -> int:
     """Return the bytes of threadgroup memory for x, the scales of two rounds, the sums of x and those of rows."""
     rows = 2 * teams * per * 8  # of a round
     step = 512 if product.bits == 4 else 256
     slots = max(2, 1024 // (product.bits * product.group))
+    here = product.steps if sharers == 1 else -(-product.steps // split) * split // sharers  # steps of a threadgroup
+    is_wide = product.batch > 4 and product.bits == 4 and slots == 4  # as in the kernel
     return (
-        product.batch * (product.steps + 1) * step
+        product.batch * (here * step + (64 if is_wide else step))
         + 4 * rows * (product.width // product.group) * 2
-        + product.steps * slots * product.batch * 8
-        + 2 * rows * split * product.batch * 4
+        + here * slots * (8 if is_wide else product.batch) * 8
+        + 2 * rows * split // sharers * product.batch * 4
     )
 
 
@@ -137,7 +153,7 @@ def shared_bytes(template: Mapping[str, Any], target: Target) -> int:
     On GPUs these are over half of a processor's, for the reason that `hiprt.kernels.tuning.rings.shared_bytes` has.
     """
     product = Product(0, template["WIDTH"], template["VECTORS"], template["GROUP"], template["BITS"], template["GATED"])
-    needed = needed_bytes(product, template["SPLIT"], template["TEAMS"], template["PER"])
+    needed = needed_bytes(product, *(template[name] for name in ("SPLIT", "TEAMS", "PER", "SHARERS")))
     return max(needed, ALONE if "matrix" in target.features else 0)
 
 
@@ -149,7 +165,7 @@ def vector_ring_configuration(product: Product, ring: VectorRing) -> Configurati
     ValueError
         The vector ring does not fit the matrix.
     """
-    alone, simdgroups = ring.alone, ring.teams * ring.alone.split + ring.helpers
+    alone, simdgroups = ring.alone, ring.teams * ring.alone.split // ring.sharers + ring.helpers
     own = -(-product.steps // alone.split)
     fits = own % ring.depth == 0 or ring.depth % own == 0
     if (
@@ -159,9 +175,13 @@ def vector_ring_configuration(product: Product, ring: VectorRing) -> Configurati
         or ring.per % max(1, ring.depth // own)
         or not 0 <= ring.early <= ring.depth
         or simdgroups > MOST_SIMDGROUPS
-        or needed_bytes(product, alone.split, ring.teams, ring.per) > SHARED_BYTES
+        or ring.sharers not in SHARERS
+        or alone.split % ring.sharers
+        or min(ring.groups, product.tiles) < ring.sharers
+        or needed_bytes(product, alone.split, ring.teams, ring.per, ring.sharers) > SHARED_BYTES
     ):
         raise ValueError(f"qmv: {ring} does not fit {product}")
-    shared = ring.teams, alone.split, ring.depth, ring.per, ring.early, ring.helpers
+    shared = ring.teams, alone.split, ring.depth, ring.per, ring.early, ring.helpers, ring.sharers
     template = dict(zip(TEMPLATE, (*shared, alone.teams * alone.split, product.batch)))
-    return Configuration((min(ring.groups, product.tiles), 1, 1), (simdgroups * 32, 1, 1), template)
+    groups = min(ring.groups, product.tiles) // ring.sharers * ring.sharers
+    return Configuration((groups, 1, 1), (simdgroups * 32, 1, 1), template)

@@ -140,6 +140,7 @@ FEW, TURNED, LONG = (  # steps that are not there; two pairs of tiles on their w
     [
         (FEW, 64, 4, 3),
         (TURNED, 64, 8, 5),
+        (FEW, 64, 4, 8),
         *(wide(form, *kind, batch) for form in (FEW, TURNED, LONG) for kind in FORMATS[1:] for batch in (2, 3, 8)),
         *(wide(form, 64, 4, batch) for form in (TURNED, LONG) for batch in (2, 4, 5, 8)),
     ],
@@ -167,8 +168,26 @@ def test_several_vectors_have_the_bits_of_one_at_any_magnitude():
     assert np.isnan(got).any(axis=1).tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize(
+    ("ring", "steps"),
+    [
+        (VectorRing(Ring(2, 4, 1, 1, 1, 4), 2, 1, 2, 1, 1, 6, 2), 6),  # steps that are not there
+        (VectorRing(Ring(1, 2, 2, 2, 1, 4), 3, 2, 1, 2, 0, 4, 2), 4),
+    ],
+)
+@pytest.mark.parametrize("batch", [3, 8])
+def test_threadgroups_that_share_rows_have_the_bits_of_one(ring, steps, batch):
+    """A GPU with clusters runs two threadgroups for the same rows, other devices one."""
+    if "bulk_copies" not in target_of(hiprt.current_stream()).features:
+        ring = ring._replace(sharers=1)
+    with force_generic():
+        given = steps * 256, hiprt.bfloat16, 64, 4, ring, ring.alone
+        check_rows(batch, 136, *given, norm=True, swiglu=True)
+        check_rows(batch, 272, *given, residual=True)
+
+
 @pytest.mark.parametrize("shape", [(6144, 2560), (2560, 9728), (4096, 12288), (1024, 3072)])
-@pytest.mark.parametrize("batch", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("batch", [2, 3, 4, 5, 6, 8])
 def test_rows_of_a_gpu_have_the_bits_of_one(shape, batch):
     """On a GPU whose plans take vector rings this runs them at the sizes of models."""
     rows, width = shape
@@ -427,9 +446,10 @@ def test_one_threadgroup_a_processor_takes_over_half_of_its_memory():
     tiles=st.integers(1, 20000),
     steps=st.integers(1, 120),
     form=st.sampled_from(((64, 4), (128, 4), (32, 8), (64, 8), (128, 8))),
-    batch=st.integers(2, 6),
+    batch=st.integers(2, 8),
 )
 @example(tiles=640, steps=100, form=(64, 4), batch=6)
+@example(tiles=640, steps=100, form=(64, 4), batch=8)
 def test_vector_rings_fit(tiles, steps, form, batch):
     group, bits = form
     product = Product(8 * tiles, steps * 1024 // bits, batch, group, bits, False)
@@ -442,7 +462,8 @@ def test_vector_rings_fit(tiles, steps, form, batch):
     assert found.alone == alone
     plan = vector_ring_configuration(product, found)
     template = {"GROUP": group, "BITS": bits, "WIDTH": product.width, **plan.template, "GATED": False}
-    squares = 4 * batch * alone.teams * alone.split
+    squares = 4 * batch * alone.teams * alone.split // found.sharers
+    assert plan.grid[0] % found.sharers == 0
     assert (228 << 10) // 2 < vector_ring_bytes(template, H200) + squares + 16 <= 227 << 10
     assert vector_ring_bytes(template, target("hiprt-cpu", CPU)) <= vector_ring_bytes(template, H200)
 
@@ -452,9 +473,12 @@ def test_vector_rings_are_refused_where_they_do_not_fit():
     fit = VectorRing(Ring(1, 2, 1, 1, 1, 4), 1, 2, 1, 1, 0, 4)
     assert vector_ring_configuration(product, fit).threads == (64, 1, 1)
     assert vector_ring_configuration(product, fit._replace(helpers=3)).threads == (160, 1, 1)
-    for unfit in ({"depth": 3}, {"depth": 4}, {"early": 3}, {"helpers": 23}, {"teams": 13}):
+    assert vector_ring_configuration(product, fit._replace(teams=2, groups=5, sharers=2)).grid == (4, 1, 1)
+    assert vector_ring_configuration(product, fit._replace(teams=2, sharers=2)).threads == (64, 1, 1)
+    wrong = {"depth": (3, 4), "early": (3,), "helpers": (23,), "teams": (13,), "sharers": (3, 4)}
+    for name, value in ((name, value) for name, values in wrong.items() for value in values):
         with pytest.raises(ValueError, match="does not fit"):
-            vector_ring_configuration(product, fit._replace(**unfit))
+            vector_ring_configuration(product, fit._replace(**{name: value}))
     for unfit in ({"batch": 1}, {"batch": 9}, {"rows": 12}, {"group": 32}, {"width": 65536}):
         with pytest.raises(ValueError, match="does not fit"):
             vector_ring_configuration(product._replace(**unfit), fit)
@@ -466,8 +490,8 @@ def test_how_many_rows_are_alike(monkeypatch):
     half, codes = hiprt.bfloat16, {"group_size": 64, "bits": 4}
     monkeypatch.setitem(target_module.targets, stream.device.index, H200)
     few, most = hiprt.empty((8, 25600 // 8), np.uint32), hiprt.empty((16, 2560 // 8), np.uint32)
-    assert [rows_alike(w, half, **codes, stream=stream) for w in (few, most)] == [3, 6]
-    assert rows_alike(most, half, **codes, swiglu=True) == 6
+    assert [rows_alike(w, half, **codes, stream=stream) for w in (few, most)] == [3, 8]
+    assert rows_alike(most, half, **codes, swiglu=True) == 8
     assert rows_alike(most, np.dtype(np.float32), **codes) == rows_alike(most, half, group_size=32, bits=4) == 1
 
 
@@ -510,8 +534,10 @@ def test_bulk_copies_are_for_devices_that_have_them():
     for bits in (4, 8):
         assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2, bits=bits)), VectorRing)
     assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2, group=32)), Stages)
-    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=7)), Stages)
-    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=7, bits=8)), Tiling)
+    for batch, bits, kind in ((8, 4, VectorRing), (8, 8, VectorRing), (4, 4, Tiling)):
+        rows, width = (4096, 2560) if batch == 8 else (8, 25600)  # the second has no room for the first kernel
+        one = product._replace(rows=rows, width=width, batch=batch, bits=bits)
+        assert isinstance(qmv_module.chosen(H200, half, one), kind)
     for arch, dtype in (("hiprt-cpu", half), ("sm_90", np.dtype(np.float32))):
         assert qmv_module.chosen(target(arch), dtype, product) is None
 

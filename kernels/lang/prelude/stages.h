@@ -1,9 +1,10 @@
 // Stages: threadgroup memory that one thread has filled by bulk copies, an instruction of compute capability 9.0, while others
 // work. A stage is full when the expected bytes have arrived.
 // docs.nvidia.com/cuda/parallel-thread-execution, mbarrier and cp.async.bulk.
-#if HIPRT_TARGET_NVIDIA
 namespace metal {
 namespace hiprt {
+
+#if HIPRT_TARGET_NVIDIA
 
 // Places in threadgroup memory are kept as numbers, because a compiler would convert a pointer again at each use.
 HIPRT_INLINE uint in_shared(const void* from) {
@@ -35,7 +36,30 @@ HIPRT_INLINE void wait_for_stage(uint barrier, uint turn) {
       : "memory");
 }
 
+// Threadgroups of a cluster: this one's place, a barrier of all their threads that orders threadgroup memory, and a load from
+// the place that `at` is in the memory of another.
+HIPRT_INLINE uint place_in_cluster() {
+  uint place;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(place));
+  return place;
+}
+HIPRT_INLINE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+HIPRT_INLINE float load_of_cluster(const float* at, uint place) {
+  float value;
+  asm volatile("{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.f32 %0, [there];\n}"
+               : "=f"(value)
+               : "r"(uint(__cvta_generic_to_shared(at))), "r"(place)
+               : "memory");
+  return value;
+}
+#else  // a cluster is one threadgroup
+HIPRT_INLINE uint place_in_cluster() { return 0; }
+HIPRT_INLINE void cluster_barrier() { threadgroup_barrier(mem_flags::mem_threadgroup); }
+HIPRT_INLINE float load_of_cluster(const float* at, uint) { return *at; }
+#endif
+
 }  // namespace hiprt
 using namespace hiprt;
 }  // namespace metal
-#endif

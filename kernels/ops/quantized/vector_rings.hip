@@ -5,8 +5,13 @@
 //
 // x is brought to 16 bits as there. A matrix instruction multiplies one chunk of 64 bytes of 16 rows, which are two tiles of 8,
 // with the columns of SIDE vectors, one pair of columns for each scale in the chunk; so each code that comes from memory is
-// multiplied with all vectors while it is in registers. A simdgroup has DEPTH steps of two tiles on their way. HELPERS are
-// simdgroups without tiles: they bring x, which is most of the work where a threadgroup has few rows.
+// multiplied with all vectors while it is in registers. More than 4 vectors are WIDE where a chunk has two scales: lanes
+// exchange words until an instruction has the codes of one scale, and its columns are 8 vectors. A simdgroup has DEPTH steps
+// of two tiles on their way. HELPERS are simdgroups without tiles: they bring x, which is most of the work where a
+// threadgroup has few rows.
+//
+// SHARERS threadgroups, a cluster, have their rows in common and divide the SPLIT among themselves: each brings only the x
+// of its own steps, and reads the sums of the others.
 constexpr uint CHUNK = 512 / BITS;
 constexpr uint STEP = 2 * CHUNK;
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK;
@@ -15,10 +20,11 @@ constexpr uint SPREAD = uint(GROUP) > CHUNK ? GROUP / CHUNK : 1;  // chunks with
 constexpr uint SCALES = SPREAD > 1 ? 2 / SPREAD : SLOTS;          // of a step
 constexpr uint FIELDS = BITS == 4 ? 2 : 1;                        // registers of a word's codes, the second 16 times as much
 constexpr uint STEPS = WIDTH / STEP, OWN = (STEPS + SPLIT - 1) / SPLIT, SCALED = STEPS * SCALES;
+constexpr uint HERE = SPLIT / SHARERS, STEPS_HERE = SHARERS > 1 ? OWN * HERE : STEPS;  // of this threadgroup
+constexpr uint MEMBERS = TEAMS * HERE + HELPERS, THREADS = MEMBERS * 32;
 constexpr uint PARTS = GATED ? 2 : 1, OUTPUTS = 8 / PARTS;  // of a tile; gated: 4 rows of each half
 constexpr uint ROUND = 2 * TEAMS * PER;                     // tiles whose sums are put together at once
-constexpr uint MEMBERS = TEAMS * SPLIT + HELPERS, THREADS = MEMBERS * 32;
-constexpr uint BRINGERS = NORMED ? MEMBERS_ALONE : MEMBERS / SPLIT * SPLIT;  // with parts of x of their own
+constexpr uint BRINGERS = NORMED ? MEMBERS_ALONE / SHARERS : MEMBERS / HERE * HERE;  // with parts of x of their own
 constexpr uint BUNDLES = BRINGERS < MEMBERS ? MEMBERS / BRINGERS : 1;        // of vectors, brought side by side
 constexpr uint BUNDLE = (VECTORS + BUNDLES - 1) / BUNDLES;
 constexpr uint ABREAST = 4;  // vectors of a bundle whose shuffles do not wait for one another
@@ -26,7 +32,11 @@ constexpr uint LENGTH = OWN < uint(DEPTH) ? OWN : uint(DEPTH);     // steps of t
 constexpr uint TURNS = OWN < uint(DEPTH) ? uint(DEPTH) / OWN : 1;  // pairs of tiles that are
 constexpr uint PACKS = STEP / 8, HELD = 16 * FIELDS;               // pieces of x of a step, as it comes and as it is kept
 constexpr uint SIDE = 4 / HALF, SETS = (VECTORS + SIDE - 1) / SIDE;
-constexpr uint VECTOR = (STEPS + 1) * HELD;  // pieces of a vector, of which the first step is zeros
+constexpr bool WIDE = BITS == 4 && HALF == 2 && VECTORS > 4;
+constexpr uint ZEROS = WIDE ? 0 : HELD;                               // pieces before a vector
+constexpr uint VECTOR = ZEROS + STEPS_HERE * HELD + (WIDE ? 4 : 0);   // wide: apart in the banks
+constexpr uint LINE = WIDE ? 8 : VECTORS;                             // sums of a scale
+constexpr uint RESULTS = SETS < 4 ? 4 : SETS;                         // of a chunk and tile that a lane sums
 constexpr uint OTHERS = VECTORS < SIDE ? VECTORS : SIDE;
 constexpr uint SCALE_PIECES = (ROUND * 8 * SCALED * 2 + 15) / 16;  // of a round, and as many of biases
 typedef pack<uint, 4> piece;
@@ -34,11 +44,12 @@ typedef pack<float, 2> unit;
 extern __shared__ piece held[];
 threadgroup piece* const copied = held + VECTORS * VECTOR;
 threadgroup unit* const sums = (threadgroup unit*)(copied + 4 * SCALE_PIECES);  // of x by scale, and what its numbers count
-threadgroup float* const partial = (threadgroup float*)(sums + STEPS * SLOTS * VECTORS);
-threadgroup float squares[NORMED ? MEMBERS_ALONE * VECTORS : 1];
+threadgroup float* const partial = (threadgroup float*)(sums + STEPS_HERE * SLOTS * LINE);
+threadgroup float squares[NORMED ? BRINGERS * VECTORS : 1];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
-const uint member = simdgroup_index_in_threadgroup, split = member % SPLIT, team = member / SPLIT;
-const uint groups = threadgroups_per_grid.x, group = threadgroup_position_in_grid.x;
+const uint sharer = SHARERS > 1 ? place_in_cluster() : 0u, first_split = sharer * HERE;
+const uint member = simdgroup_index_in_threadgroup, within = member % HERE, split = first_split + within, team = member / HERE;
+const uint groups = threadgroups_per_grid.x / SHARERS, group = threadgroup_position_in_grid.x / SHARERS;
 const uint all_tiles = columns / OUTPUTS, each = all_tiles / groups, more = all_tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
 const auto row_of = [&](uint tile, uint local) {
@@ -90,7 +101,7 @@ for (uint d = 0; d < uint(DEPTH); d++) {
   low[d][0] = low[d][1] = high[d][0] = high[d][1] = {{0, 0, 0, 0}};
   if (d < uint(EARLY)) fetch_first(d);
 }
-for (uint i = thread_index_in_threadgroup; i < VECTORS * HELD; i += THREADS) {
+for (uint i = thread_index_in_threadgroup; !WIDE && i < VECTORS * HELD; i += THREADS) {
   held[i / HELD * VECTOR + i % HELD] = {{0, 0, 0, 0}};
 }
 wait_for_inputs();
@@ -116,8 +127,8 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
   const uint bringer = task % BRINGERS, first_vector = task / BRINGERS * BUNDLE;
   float square[BUNDLE] = {};
 #pragma unroll 1
-  for (uint own = bringer / SPLIT; own < OWN; own += BRINGERS / SPLIT) {
-    const uint step = own * SPLIT + bringer % SPLIT;
+  for (uint own = bringer / HERE; own < OWN; own += BRINGERS / HERE) {
+    const uint step = own * SPLIT + first_split + bringer % HERE, here = own * HERE + bringer % HERE;
     const bool is_there = lane < PACKS && step < STEPS;
     piece values[BUNDLE], by = {{0, 0, 0, 0}};
 #pragma unroll
@@ -174,14 +185,16 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
         }
         if (is_there && v < uint(VECTORS)) {
           if (lane % (SLOT / 8) == 0) {
-            sums[(step * SLOTS + lane / (SLOT / 8)) * VECTORS + v] = {
+            sums[(here * SLOTS + lane / (SLOT / 8)) * LINE + v] = {
                 {sum[i], as_type<float>((exponent - 14u - (FIELDS == 2 ? 4u : 0u)) << 23)}};
           }
           const uint word = lane * (BITS / 4), pair = word % 4 * FIELDS / 2;
-          threadgroup piece* const to =
-              held + v * VECTOR + (step + 1) * HELD + pair / 2 * 16 + word / 16 * 8 + word / 4 % 4 * 2;
+          threadgroup piece* const to = held + v * VECTOR + ZEROS + here * HELD +
+                                        (WIDE ? word / 8 * 8 + word % 4 / 2 * 2 + word / 4 % 2
+                                              : pair / 2 * 16 + word / 16 * 8 + word / 4 % 4 * 2);
           for (uint p = 0; p < 2; p++) {
-            *(threadgroup pack<uint, 2>*)((threadgroup uint*)(to + p) + pair % 2 * 2) = {{both[p][0], both[p][1]}};
+            threadgroup uint* const plane = (threadgroup uint*)(to + p * (WIDE ? 4 : 1));
+            *(threadgroup pack<uint, 2>*)(plane + pair % 2 * 2) = {{both[p][0], both[p][1]}};
           }
         }
       }
@@ -190,7 +203,7 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
 #pragma unroll
   for (uint i = 0; NORMED && i < BUNDLE; i++) {
     const float all = simd_sum(square[i]);
-    if (lane == 0 && first_vector + i < uint(VECTORS)) squares[(first_vector + i) * MEMBERS_ALONE + bringer] = all;
+    if (lane == 0 && first_vector + i < uint(VECTORS)) squares[(first_vector + i) * BRINGERS + bringer] = all;
   }
 }
 fetch_others();
@@ -199,12 +212,15 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 // This lane's column of x has the numbers of one vector that belong to one scale: elsewhere the lane finds zeros.
 const bool is_mine = g / 2 % HALF == t * HALF / 4;
 const threadgroup piece* const column_from =
-    held + min(g / 2 / HALF, OTHERS - 1) * VECTOR + t * 2 + g % 2 + (is_mine ? (1 + split) * HELD : 0u);
-const uint column_stride = is_mine ? SPLIT * HELD : 0u;
+    held + min(g / 2 / HALF, OTHERS - 1) * VECTOR + t * 2 + g % 2 + (is_mine ? ZEROS + within * HELD : 0u);
+const uint column_stride = is_mine ? HERE * HELD : 0u;
 // Of the lane's two columns of a result, which are one vector's and one scale's.
 const uint beside = min(t / HALF, OTHERS - 1);
-const threadgroup unit* const sums_from = sums + (split * SLOTS + t % HALF) * VECTORS + beside;
+const threadgroup unit* const sums_from = sums + (within * SLOTS + t % HALF) * LINE + beside;
 const auto first_of = [](uint set) { return min(set * SIDE, VECTORS - OTHERS); };  // the last set overlaps the one before
+// Wide: where the lane finds vector g, its words of a scale and the sums of vectors 2t and 2t + 1.
+const threadgroup piece* const wide_from = held + min(g, uint(VECTORS - 1)) * VECTOR + within * HELD + t / 2 * 2 + t % 2;
+const threadgroup unit* const wide_sums = sums + within * (SLOTS * LINE) + 2 * t;
 // The rows of the first and of the second chunk: lanes of even and of odd g have loaded them the other way round.
 const bool is_odd = g % 2;
 const uint locals[2] = {g / 2 + (is_odd ? 4u : 0u), g / 2 + (is_odd ? 0u : 4u)};
@@ -212,12 +228,12 @@ uint round = 0;
 for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
   const uint stop = min(base + ROUND, end_tile), turn = round % 2;  // sums lie in turn, so that one barrier is enough
   const uint outputs = (stop - base) * OUTPUTS;
-  constexpr uint EACH = (ROUND * OUTPUTS * VECTORS + THREADS - 1) / THREADS;  // results of a thread
+  constexpr uint EACH = (ROUND * OUTPUTS * VECTORS + SHARERS * THREADS - 1) / (SHARERS * THREADS);  // results of a thread
   constexpr bool IS_AHEAD = ADDED && EACH <= 2;
   uint addends[2] = {};
 #pragma unroll
   for (uint e = 0; IS_AHEAD && e < EACH; e++) {
-    const uint i = thread_index_in_threadgroup + e * THREADS;
+    const uint i = thread_index_in_threadgroup + (e * SHARERS + sharer) * THREADS;
     if (i < outputs * VECTORS) {
       addends[e] = load_now((const device ushort*)residual + size_t(i / outputs) * columns + base * OUTPUTS + i % outputs);
     }
@@ -232,13 +248,25 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
   }
   wait_for_stage(arrived + turn * 8, round / 2 % 2);
 #endif
+  // The two scales of a chunk of a tile's row, as a word, and the two biases.
+  const auto scales_of = [&](uint chunk, uint tile, uint own) {
+#if HIPRT_TARGET_NVIDIA
+    const threadgroup T* const from =
+        scale_from[chunk] - t % HALF + (tile - base) * (OUTPUTS * SCALED) + own * (SPLIT * SCALES);
+    return pack<uint, 2>{{*(const threadgroup uint*)from, *(const threadgroup uint*)(from + SCALE_PIECES * 16 / sizeof(T))}};
+#else
+    const size_t from = size_t(row_of(min(tile, end_tile - 1), locals[chunk])) * SCALED +
+                        (own * SPLIT + split) * SCALES + chunk * HALF;
+    return pack<uint, 2>{{*(const device uint*)(scales + from), *(const device uint*)(biases + from)}};
+#endif
+  };
 #pragma unroll 1
   for (uint start = team < uint(TEAMS) ? base + team * 2 : stop; start < stop; start += TURNS * TEAMS * 2) {
 #pragma unroll
     for (uint u = 0; u < TURNS; u++) {
       const uint tile = start + u * (TEAMS * 2), after = tile + TURNS * TEAMS * 2;
       if (tile < stop) {
-        float totals[2][2][SETS] = {};  // by chunk and tile
+        float totals[2][2][RESULTS] = {};  // by chunk and tile, and wide by scale and vector
 #pragma unroll 1
         for (uint first = 0; first < OWN; first += LENGTH) {
 #pragma unroll
@@ -259,7 +287,55 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
             } else if (after < end_tile && (OWN * SPLIT == STEPS || d * SPLIT + split < STEPS)) {
               fetch(at, after, d);
             }
-            if (is_there) {
+            if (is_there && WIDE) {
+#pragma unroll
+              for (uint chunk = 0; chunk < 2; chunk++) {
+                uint words[2][2][2];  // of one scale, by tile
+                pack<uint, 2> scaled[2];
+#pragma unroll
+                for (uint i = 0; i < 2; i++) {
+                  const uint* const all = chunks[chunk][i].values;
+#pragma unroll
+                  for (uint w = 0; w < 2; w++) {
+                    const uint other = simd_shuffle_xor(t < 2 ? all[2 + w] : all[w], 2);
+                    words[0][i][w] = t < 2 ? all[w] : other;
+                    words[1][i][w] = t < 2 ? other : all[2 + w];
+                  }
+                  scaled[i] = scales_of(chunk, tile + i, own);
+                }
+#pragma unroll
+                for (uint slot = 0; slot < 2; slot++) {
+                  constexpr uint LOW = 0x0f0f0f0fu;
+                  const uint* const l = words[slot][0];
+                  const uint* const m = words[slot][1];
+                  int c[2][4] = {};  // by bytes of x
+#pragma unroll
+                  for (uint p = 0; p < 2; p++) {
+                    const piece b = wide_from[own * (HERE * HELD) + chunk * 16 + slot * 8 + p * 4];
+                    mma_codes(c[p], l[0] & LOW, m[0] & LOW, l[1] & LOW, m[1] & LOW, b.values[0], b.values[2]);
+                    mma_codes(c[p], l[0] >> 4 & LOW, m[0] >> 4 & LOW, l[1] >> 4 & LOW, m[1] >> 4 & LOW, b.values[1],
+                              b.values[3]);
+                  }
+                  const pack<unit, 2> both =
+                      *(const threadgroup pack<unit, 2>*)(wide_sums + (own * (HERE * SLOTS) + chunk * 2 + slot) * LINE);
+#pragma unroll
+                  for (uint i = 0; i < 2; i++) {
+                    const uint by_both = scaled[i].values[0], plus_both = scaled[i].values[1];
+                    const float by = slot ? high_of<T>(by_both) : low_of<T>(by_both);
+                    const float plus = slot ? high_of<T>(plus_both) : low_of<T>(plus_both);
+#pragma unroll
+                    for (uint e = 0; e < 2; e++) {
+                      const uint at = 2 * i + e;
+                      const int dot = (c[0][at] * 256 + c[1][at]) * 16;
+                      float& total = totals[chunk][i][2 * slot + e];
+                      total = mad(by * both.values[e].values[1], float(dot), total);
+                      total = mad(plus, both.values[e].values[0], total);
+                    }
+                  }
+                }
+              }
+            }
+            if (is_there && !WIDE) {
 #pragma unroll
               for (uint chunk = 0; chunk < 2; chunk++) {
                 const uint* const l = chunks[chunk][0].values;
@@ -296,7 +372,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
                       mma_codes(c[0], l[2], m[2], l[3], m[3], b.values[2], b.values[3]);
                     }
                   }
-                  const unit both = (sums_from + own * (SPLIT * SLOTS * VECTORS))[chunk * (HALF * VECTORS) + first_of(set)];
+                  const unit both = (sums_from + own * (HERE * SLOTS * LINE))[chunk * (HALF * LINE) + first_of(set)];
 #pragma unroll
                   for (uint i = 0; i < 2; i++) {
                     int dot = c[0][2 * i] * 256 + c[0][2 * i + 1];
@@ -310,7 +386,18 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
           }
         }
 #pragma unroll
-        for (uint set = 0; set < SETS; set++) {
+        for (uint i = 0; WIDE && i < 2; i++) {
+#pragma unroll
+          for (uint e = 0; e < 2; e++) {
+            float whole[2] = {totals[0][i][e] + totals[0][i][2 + e], totals[1][i][e] + totals[1][i][2 + e]};
+            whole[0] += simd_shuffle_xor(whole[1], 4);
+            if (2 * t + e < uint(VECTORS) && tile + i < stop) {
+              partial[(((turn * ROUND + tile + i - base) * HERE + within) * VECTORS + 2 * t + e) * 8 + locals[0]] = whole[0];
+            }
+          }
+        }
+#pragma unroll
+        for (uint set = 0; !WIDE && set < SETS; set++) {
 #pragma unroll
           for (uint i = 0; i < 2; i++) {
             float whole[2] = {totals[0][i][set], totals[1][i][set]};
@@ -318,35 +405,45 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
             whole[0] += simd_shuffle_xor(whole[1], 4);
             const uint v = first_of(set) + beside;
             if (t % HALF == 0 && t / HALF < OTHERS && v >= set * SIDE && tile + i < stop) {
-              partial[(((turn * ROUND + tile + i - base) * SPLIT + split) * VECTORS + v) * 8 + locals[0]] = whole[0];
+              partial[(((turn * ROUND + tile + i - base) * HERE + within) * VECTORS + v) * 8 + locals[0]] = whole[0];
             }
           }
         }
       }
     }
   }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (SHARERS > 1) {
+    cluster_barrier();
+  } else {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
 #if HIPRT_TARGET_NVIDIA
   if (thread_index_in_threadgroup == 0) bring(round + 2);
 #endif
 #pragma unroll(IS_AHEAD ? EACH : 1)
   for (uint e = 0; e < EACH; e++) {
-    const uint i = thread_index_in_threadgroup + e * THREADS;
+    const uint i = thread_index_in_threadgroup + (e * SHARERS + sharer) * THREADS;
     if (i >= outputs * VECTORS) break;
     const uint v = i / outputs, output = i % outputs, column = base * OUTPUTS + output;
     const size_t to = size_t(v) * columns + column;
     const threadgroup float* const from =
-        partial + ((turn * ROUND + output / OUTPUTS) * SPLIT * VECTORS + v) * 8 + output % OUTPUTS;
+        partial + ((turn * ROUND + output / OUTPUTS) * HERE * VECTORS + v) * 8 + output % OUTPUTS;
+    const auto from_sharer = [&](const threadgroup float* at, uint s) {  // of a simdgroup's share
+      return SHARERS > 1 ? load_of_cluster(at, s / HERE) : *at;
+    };
     float value = 0.0f, other = 0.0f, squared = 0.0f;
 #pragma unroll
     for (uint s = 0; s < SPLIT && s < STEPS; s++) {
-      value += from[s * VECTORS * 8];
-      if (GATED) other += from[s * VECTORS * 8 + 4];
+      value += from_sharer(from + s % HERE * (VECTORS * 8), s);
+      if (GATED) other += from_sharer(from + s % HERE * (VECTORS * 8) + 4, s);
     }
-    for (uint m = 0; NORMED && m < MEMBERS_ALONE; m++) squared += squares[v * MEMBERS_ALONE + m];
+    for (uint m = 0; NORMED && m < MEMBERS_ALONE; m++) {
+      squared += from_sharer(squares + v * BRINGERS + m / SPLIT * HERE + m % HERE, m % SPLIT);
+    }
     const float factor = NORMED ? rsqrt(squared / float(WIDTH) + eps) : 1.0f;
     value *= factor;
     if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
     out[to] = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addends[e]) : float(residual[to])) : value);
   }
 }
+if (SHARERS > 1) cluster_barrier();  // the memory is there until all have read it
