@@ -157,8 +157,11 @@ def shared_bytes(template: Mapping[str, Any], target: Target) -> int:
     return max(needed, ALONE if is_alone else 0)
 
 
-def ring_configuration(product: Product, ring: Ring, target: Target) -> Configuration:
+def ring_configuration(product: Product, ring: Ring, target: Target, tokens: int = 1) -> Configuration:
     """Return the launch of a kernel of rings.
+
+    Several tokens with experts of their own have as many threadgroups together as one has. Each then has more tiles, of
+    which more go before sums are put together.
 
     Raises
     ------
@@ -175,8 +178,17 @@ def ring_configuration(product: Product, ring: Ring, target: Target) -> Configur
     ):
         raise ValueError(f"qmv: {ring} does not fit {product}")
     resident = -(-ring.groups // target.compute_units) if "matrix" in target.features else 1
+    groups = max(1, min(ring.groups // tokens, product.tiles))
+    turns = -(-product.tiles // (groups * ring.teams))
+    form = product.group, product.bits, product.width, ring.teams, ring.split
+    while (
+        tokens > 1
+        and 2 * ring.per <= min(turns, MOST_TILES // (ring.teams * ring.split))
+        and needed_bytes(*form, 2 * ring.per) * resident <= SHARED_BYTES
+    ):
+        ring = ring._replace(per=2 * ring.per)
     return Configuration(
-        (min(ring.groups, product.tiles), 1, 1),
+        (groups, tokens, 1),
         (ring.teams * ring.split * 32, 1, 1),
         dict(zip(TEMPLATE, (*ring[:-1], resident))),
     )

@@ -180,6 +180,32 @@ def test_integer_instructions(close, normal, monkeypatch, half, group, bits, rin
     assert len(experts_module.DOWN_RINGS.functions) > made[1]
 
 
+def test_tokens_have_the_bits_that_each_has_alone(normal, monkeypatch):
+    """With experts that several take, and one that does not exist."""
+    tokens, experts, columns, width, half = 3, 4, 36, 768, hiprt.bfloat16
+    monkeypatch.setattr(experts_module, "ring_of", lambda shape, target: Ring(2, 2, 1, 1, 1, 7))
+    made = len(experts_module.GATE_UP_RINGS.functions), len(experts_module.DOWN_RINGS.functions)
+    indices = np.array([[0, 3], [3, 1], [7, 3]], np.int32)
+    x, norm, shares = normal((tokens, 512), half, 1), hiprt.array(normal(512, half, 2)), normal((tokens, 2), half, 3)
+    y, residual = normal((tokens, 2, width), half, 4), normal((tokens, 40), half, 5)
+    up, down = stack((experts, 2 * columns, 512), half, 64, 4)[0], stack((experts, 40, width), half, 64, 4)[0]
+
+    def both(rows):
+        vectors, chosen, shared, products, added = (
+            hiprt.array(np.ascontiguousarray(each[rows])) for each in (x, indices, shares, y, residual)
+        )
+        gated = kernels.moe_gate_up(vectors, chosen, *up, norm=norm)
+        return gated.numpy(), kernels.moe_down(products, chosen, shared, *down, residual=added).numpy()
+
+    with force_generic():
+        together, alone = both(slice(None)), [both(slice(i, i + 1)) for i in range(tokens)]
+    for i, each in enumerate(alone):
+        assert [part[i : i + 1].tobytes() for part in together] == [part.tobytes() for part in each]
+    assert not together[0][2, 0].any()
+    assert len(experts_module.GATE_UP_RINGS.functions) > made[0]
+    assert len(experts_module.DOWN_RINGS.functions) > made[1]
+
+
 @pytest.mark.singles
 @pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8)])
 @pytest.mark.parametrize("half", [HALF, hiprt.bfloat16])

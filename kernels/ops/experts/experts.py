@@ -30,6 +30,7 @@ EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 FEW = 3  # columns of an expert in the instance of a constant number, so that an emulator can execute it
 STAGED_BYTES = 28672  # bytes of a token's vectors that a threadgroup's memory holds
 MOST_ITEMS = 65535  # the largest y of a grid
+MOST_RING_TOKENS = 16  # of which each takes its experts by the kernels of integer matrix instructions
 STACK = {"weight": "uint", "scales": "T", "biases": "T"}
 GATE_UP_INPUTS = {"x": "T", "indices": "int", **STACK, "norm": "T"}
 DOWN_INPUTS = {"x": "T", "indices": "int", "shares": "T", **STACK, "residual": "T"}
@@ -94,7 +95,7 @@ DOWN = Kernel(
 )
 
 
-# These kernels compute one token's experts with integer matrix instructions.
+# These kernels compute the experts of a few tokens with integer matrix instructions, each token's as if it were alone.
 GATE_UP_RINGS = ring_kernel(
     "moe_gate_up_integer",
     inputs=GATE_UP_INPUTS,
@@ -201,25 +202,26 @@ def plain_share(
 
 
 def gate_up_configuration(
-    target: Target, dtype: np.dtype[Any], chosen: int, columns: int, width: int, group: int, bits: int
+    target: Target, dtype: np.dtype[Any], chosen: int, columns: int, width: int, group: int, bits: int, tokens: int = 1
 ) -> Configuration | None:
-    """Return how `GATE_UP_RINGS` shares out one token's experts; None where another kernel takes them."""
+    """Return how `GATE_UP_RINGS` shares out the experts of tokens; None where another kernel takes them."""
     product = Product(chosen * 2 * columns, width, 1, group, bits, True)
-    return ring_configuration_of(target, dtype, product) if columns % 4 == 0 else None
+    return ring_configuration_of(target, dtype, product, tokens) if columns % 4 == 0 else None
 
 
 def down_configuration(
-    target: Target, dtype: np.dtype[Any], chosen: int, columns: int, width: int, group: int, bits: int
+    target: Target, dtype: np.dtype[Any], chosen: int, columns: int, width: int, group: int, bits: int, tokens: int = 1
 ) -> Configuration | None:
-    """Return how `DOWN_RINGS` shares out one token's experts; None where another kernel takes them."""
+    """Return how `DOWN_RINGS` shares out the experts of tokens; None where another kernel takes them."""
     product = Product(columns, chosen * width, 1, group, bits, False)
-    return ring_configuration_of(target, dtype, product) if width * bits % 1024 == 0 else None
+    return ring_configuration_of(target, dtype, product, tokens) if width * bits % 1024 == 0 else None
 
 
-def ring_configuration_of(target: Target, dtype: np.dtype[Any], product: Product) -> Configuration | None:
+def ring_configuration_of(target: Target, dtype: np.dtype[Any], product: Product, tokens: int) -> Configuration | None:
     """Return the launch of the ring that is chosen for a product of 16-bit numbers."""
-    ring = ring_of(product, target) if dtype.itemsize == 2 and product.width * product.bits % 1024 == 0 else None
-    return ring and ring_configuration(product, ring, target)
+    takes = dtype.itemsize == 2 and product.width * product.bits % 1024 == 0 and 1 <= tokens <= MOST_RING_TOKENS
+    ring = ring_of(product, target) if takes else None
+    return ring and ring_configuration(product, ring, target, tokens)
 
 
 def dot_configuration_of(
@@ -359,9 +361,10 @@ def plan_gate_up(
     }
     between = experts * columns if apart else columns
     sizes: dict[str, Any] = {"columns": columns, "matrices": experts, "between": between, "eps": eps}
-    is_one = tokens == 1 and scales.is_aligned and biases.is_aligned
+    is_aligned = scales.is_aligned and biases.is_aligned
     whole, is_single = Product(chosen * rows, width, 1, group_size, bits, True), tokens == 1 and not apart
-    configuration = gate_up_configuration(target, x.dtype, chosen, columns, width, group_size, bits) if is_one else None
+    sharing = target, x.dtype, chosen, columns, width, group_size, bits, tokens
+    configuration = gate_up_configuration(*sharing) if is_aligned else None
     if configuration:
         template = {**kinds, **configuration.template, "CHOSEN": chosen, "COLUMNS": columns}
         launch = Launch(GATE_UP_RINGS, configuration.grid, configuration.threads, template, **sizes)
@@ -466,9 +469,10 @@ def plan_down(
             raise ValueError(f"{op}: residual has shape {residual.shape}; {(tokens, columns)} is needed")
     kinds: dict[str, Any] = {"T": y.dtype, "GROUP": group_size, "BITS": bits, "WIDTH": width, "CHOSEN": chosen}
     sizes = {"columns": columns, "matrices": experts}
-    is_one = tokens == 1 and scales.is_aligned and biases.is_aligned
+    is_aligned = scales.is_aligned and biases.is_aligned
     whole = Product(columns, chosen * width, 1, group_size, bits, False)
-    configuration = down_configuration(target, y.dtype, chosen, columns, width, group_size, bits) if is_one else None
+    sharing = target, y.dtype, chosen, columns, width, group_size, bits, tokens
+    configuration = down_configuration(*sharing) if is_aligned else None
     if configuration:
         template = {**kinds, **configuration.template, "ADDED": residual is not None}
         launch = Launch(DOWN_RINGS, configuration.grid, configuration.threads, template, **sizes)

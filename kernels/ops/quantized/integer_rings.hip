@@ -8,7 +8,7 @@
 // of even g have the first chunk of row g / 2 and the second of row 4 + g / 2, those of odd g the other chunks. Scales and
 // biases come by bulk copies, a round ahead: there are many rows of few bytes.
 //
-// Of a stack of matrices, CHOSEN by indices: their rows behind each other for one x (GATHERED), or their widths beside each
+// Of a stack of matrices, CHOSEN by the indices of a token, which is the second axis of the grid: their rows behind each other for one x (GATHERED), or their widths beside each
 // other, for as many stretches of x with a share each (SUMMED). An up lies `between` rows behind its gate. Then nothing is asked for before the indices are there.
 constexpr uint CHUNK = 512 / BITS;
 constexpr uint STEP = 2 * CHUNK;
@@ -40,6 +40,8 @@ const uint groups = threadgroups_per_grid.x, group = threadgroup_position_in_gri
 const uint all_tiles = CHOICE == GATHERED ? CHOSEN * TILES_EACH : columns / OUTPUTS;
 const uint each = all_tiles / groups, more = all_tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
+const uint token = CHOICE == ONE ? 0u : threadgroup_position_in_grid.y;
+const device T* const own_x = x + size_t(token) * (BESIDE * WIDTH);
 const auto row_of = [&](uint tile, uint local) {
   const uint within = CHOICE == GATHERED ? tile % TILES_EACH : tile, before = CHOICE == GATHERED ? first_rows[tile / TILES_EACH] : 0u;
   return before + (GATED ? within * 4 + local % 4 + (local >= 4 ? between : 0u) : within * 8 + local);
@@ -52,9 +54,9 @@ begin_next();
 if (CHOICE != ONE) {
   wait_for_inputs();
   for (uint e = thread_index_in_threadgroup; e < uint(CHOSEN); e += MEMBERS * 32) {
-    const uint matrix = uint(indices[e]);
+    const uint matrix = uint(indices[token * CHOSEN + e]);
     first_rows[e] = matrix < matrices ? matrix * (between == columns ? PARTS * columns : columns) : 0u;
-    factors[e] = matrix >= matrices ? 0.0f : CHOICE == SUMMED ? float(shares[e]) : 1.0f;
+    factors[e] = matrix >= matrices ? 0.0f : CHOICE == SUMMED ? float(shares[token * CHOSEN + e]) : 1.0f;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
 }
@@ -119,7 +121,7 @@ for (uint base = 0; base < SHARE; base += RUNS) {
   for (uint r = 0; r < RUNS; r++) {
     const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
     if (lane < PACKS && own < OWN && step < STEPS) {
-      values[r] = load_now((const device piece*)(x + step * STEP + lane * 8));
+      values[r] = load_now((const device piece*)(own_x + step * STEP + lane * 8));
       if (NORMED) weights[r] = load_now((const device piece*)(norm + step * STEP + lane * 8));
     }
   }
@@ -180,13 +182,14 @@ if (TEAMS > 1) {
 const bool is_mine = g / 2 < SLOTS && g / 2 % HALF == t * HALF / 4;
 const threadgroup piece* const column_from = is_mine ? held + g / 2 / HALF * 8 + t * 2 + g % 2 : zeros;
 const uint column_stride = is_mine ? 16 : 0;
+const size_t before_out = size_t(token) * (all_tiles * OUTPUTS);
 uint round = 0;
 for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
   const uint stop = min(base + ROUND, end_tile), turn = round % 2;  // sums lie in turn, so that one barrier is enough
   constexpr bool IS_AHEAD = ADDED && ROUND * OUTPUTS <= MEMBERS * 32;
   uint addend = 0;
   if (IS_AHEAD && thread_index_in_threadgroup < (stop - base) * OUTPUTS) {
-    addend = load_now((const device ushort*)residual + base * OUTPUTS + thread_index_in_threadgroup);
+    addend = load_now((const device ushort*)residual + before_out + base * OUTPUTS + thread_index_in_threadgroup);
   }
 #if HIPRT_TARGET_NVIDIA
   const threadgroup T* const scale_from = (const threadgroup T*)copied + turn * SCALE_BYTES + scale_at +
@@ -278,7 +281,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
     value *= factor;
     if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
     if (CHOICE == GATHERED) value *= factors[(base + i / OUTPUTS) / TILES_EACH];
-    const uint column = base * OUTPUTS + i;
-    out[column] = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addend) : float(residual[column])) : value);
+    const size_t to = before_out + base * OUTPUTS + i;
+    out[to] = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addend) : float(residual[to])) : value);
   }
 }
