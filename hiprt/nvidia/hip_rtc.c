@@ -74,9 +74,15 @@ static char *translate(const char *option) {
   static const struct {
     const char *hip, *nvrtc; /* an option that ends in '=' keeps its value */
   } table[] = {
-      {"--offload-arch=", "--gpu-architecture="}, {"--gpu-architecture=", "--gpu-architecture="},
-      {"-std=", "--std="},                        {"-ffp-contract=off", "--fmad=false"},
-      {"-ffp-contract=fast", "--fmad=true"},      {"-ffast-math", "--use_fast_math"},
+      /* sm_90a is compute capability 9.0 with the instructions that no later one has. */
+      {"--offload-arch=sm_90a", "--gpu-architecture=sm_90a"},
+      {"--offload-arch=sm_90", "--gpu-architecture=sm_90a"},
+      {"--offload-arch=", "--gpu-architecture="},
+      {"--gpu-architecture=", "--gpu-architecture="},
+      {"-std=", "--std="},
+      {"-ffp-contract=off", "--fmad=false"},
+      {"-ffp-contract=fast", "--fmad=true"},
+      {"-ffast-math", "--use_fast_math"},
       {"-O", 0},
   };
   const char *value = option, *prefix = "";

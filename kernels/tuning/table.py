@@ -67,6 +67,9 @@ class Table:
     vector_rows : int
         Rows of 16-bit numbers up to which a quantised product with what stands around it takes 8 at a time by
         the kernel for few vectors; that reads the matrix each time, where tiles read it once.
+    wgmma_rows : int
+        Rows of 16-bit numbers from which on a product of a quantised matrix goes by the kernel of Hopper's matrix
+        instructions, where the target has them.
     ring_vectors : int
         The most vectors that go by the kernel with the bits of one vector, where there is one; more go by that of
         `stages`.
@@ -106,6 +109,7 @@ class Table:
     tile_rows: tuple[int, ...] = (128, 64, 32)
     untiled_rows: int = 8
     vector_rows: int = 8
+    wgmma_rows: int = 9
     ring_vectors: int = 8
     sorted_from: int = 64
     loop_bytes: int = 16384

@@ -25,9 +25,11 @@ from hiprt.kernels.ops.quantized.formats import (
     format_of,
     listed,
 )
+from hiprt.kernels.ops.quantized.wgmma_tiles import wgmma_plan
 from hiprt.kernels.ops.reduction.sort import argsort
 from hiprt.kernels.tuning.table import DEFAULT, Table
 from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.kernels.tuning.tiling import Product
 from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
@@ -321,6 +323,12 @@ def multiply(
     count, target = size_of(batch) * lines, target_of(stream)
     numbers = left.numbers, right.numbers
     sizes = given.columns, x.shape[-1], count, lines
+    if not batch and not flags and given.is_packed and given.biases is not None and not out.address % 16:
+        whole = Product(given.columns, x.shape[-1], count, form.group_size, form.bits, False)
+        plan = wgmma_plan(whole, x.dtype, False, target)
+        if plan is not None:
+            plan.run(stream, out, x, given.w, given.scales, given.biases)
+            return out
     if given.has_tiles and in_runs and count > target.table.untiled_rows:
         launch = tiles_launch(form, x.dtype, *sizes, *numbers, flags | (order is not None) << 2, target)
         launch(stream, out=out, order=given.w if order is None else order, **operands)

@@ -61,7 +61,9 @@ def quantized_matmul(
     Codes of 4 and 8 bits with `transpose`, where `x` and `w` start at a multiple of 16 bytes, are summed by groups:
     ``scale * sum(code * x) + bias * sum(x)``. Other formats have a slower kernel. With more than 8 rows, tiles of
     weights in affine formats are unpacked once for many rows and multiplied by matrix instructions where the device has
-    them. A GPU then rounds each weight ``code * scale + bias`` to the dtype first.
+    them. A GPU then rounds each weight ``code * scale + bias`` to the dtype first. On Hopper GPUs
+    rows of 16-bit numbers with codes of 4 or 8 bits go by that chip's own matrix instructions; the order of their sums
+    depends on how many rows there are.
     """
     op = "quantized_matmul"
     stream = stream or current_stream()
