@@ -21,7 +21,7 @@ from hiprt.kernels.ops.attention.prefill_attention import TURNED, plan_of as pre
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.matmul.matmul import TILE_ROWS
 from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, BITS, GROUP_SIZES
-from hiprt.kernels.ops.quantized.qmv import SHARED, dot_instances, several_instances
+from hiprt.kernels.ops.quantized.qmv import SHARED, block_instances, dot_instances, several_instances
 from hiprt.kernels.ops.quantized_cache.coded_heads import WIDTHS
 from hiprt.kernels.ops.reduction.argmax import PART, LargestPlan
 from hiprt.kernels.ops.sampling.filter_logits import (
@@ -35,6 +35,7 @@ from hiprt.kernels.ops.sampling.filter_logits import (
 from hiprt.kernels.ops.sampling.sample import plan_of as sample_plan
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import FLOATING, dequantize, quantize, quantize_floating
+from hiprt.kernels.tuning.blocks import TEMPLATE as BLOCKS, Blocks
 from hiprt.kernels.tuning.dots import MOST_VECTORS, Dots
 from hiprt.kernels.tuning.sharing import Sharing
 from hiprt.kernels.tuning.table import DEFAULT
@@ -113,6 +114,7 @@ def cases() -> Iterator[Case]:
         yield from formats(dtype)
         if dtype.itemsize == 2:
             yield from dots(dtype)
+            yield from blocks(dtype)
             yield from tiles(dtype)
     yield from steps()
 
@@ -474,6 +476,27 @@ def dots(dtype: np.dtype[Any]) -> Iterator[Case]:
         given = {name: hiprt.array(value) if isinstance(value, np.ndarray) else value for name, value in given.items()}
         given |= {"tiling": sharing, "group_size": group, "bits": bits}
         yield Case(f"{count} rows of {width}, {sharing}", kernels.qmv, (x, *stored), exact, given, slack=1)
+
+
+def blocks(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield products of several vectors by matrix instructions; the last block of rows is not whole."""
+    for i, template in enumerate(each for each in block_instances(False) if each["T"] == dtype):
+        group, bits, width = (template[name] for name in ("GROUP", "BITS", "WIDTH"))
+        sharing = Blocks(*(template[name] for name in BLOCKS))
+        rows, vectors = 16 * sharing.blocks + 6, (16, 9, 5)[i % 3]
+        # The norm is 1 or -1, so that no rounding of it shows.
+        x = normal(dtype, vectors, width, seed=66)
+        stored = quantize(normal(dtype, rows, width, seed=67) * dtype.type(width**-0.5), group, bits)
+        given: dict[str, Any] = {"swiglu": template["GATED"]}
+        if template["NORMED"]:
+            given["norm"] = np.sign(normal(dtype, width, seed=68))
+        if template["ADDED"]:
+            given["residual"] = normal(dtype, vectors, rows, seed=69)
+        exact = reference.qmv(x, stored, group, bits, **given)
+        given = {name: hiprt.array(value) if isinstance(value, np.ndarray) else value for name, value in given.items()}
+        given |= {"tiling": sharing, "group_size": group, "bits": bits}
+        name = f"{vectors} by {rows}, {width} wide, {sharing}"
+        yield Case(name, kernels.qmv, (x, *stored), exact, given, slack=1)
 
 
 def experts(dtype: np.dtype[Any], bits: int) -> Iterator[Case]:

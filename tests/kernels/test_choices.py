@@ -3,6 +3,7 @@
 import itertools
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -238,6 +239,39 @@ def test_the_ways_of_amd(arch, units, wave, dtype):
         assert len(set(map(str, ways))) == len(ways) <= qmv_module.MOST_WAYS
         assert isinstance(rule, Dots) == (dtype is np.float16)
         assert isinstance(ways[-1], Sharing)
+
+
+def test_the_ways_of_several_vectors():
+    """By matrix instructions where there are any, the rules' way first, and by dot instructions, which take eight."""
+    half = np.dtype(np.float16)
+    for arch, units, wave in (("gfx942", 304, 64), ("gfx1201", 32, 32)):
+        on = make_target(arch, units, wave, ROCM)
+        for batch in (5, 8, 16):
+            product = GATE._replace(batch=batch)
+            ways = qmv_module.ways_of(on, half, product)
+            assert ways[0] == qmv_module.chosen(on, half, product)
+            assert 1 < len(set(map(str, ways))) == len(ways) <= qmv_module.MOST_WAYS
+            assert [isinstance(way, Dots) for way in ways] == [False] * (len(ways) - (batch <= 8)) + [True] * (
+                batch <= 8
+            )
+
+
+def test_several_vectors_are_timed(process, timed, monkeypatch):
+    """Each number of them by itself, in its own name."""
+    draw = np.random.default_rng(2)
+    codes = draw.integers(0, 1 << 32, (32, 16), np.uint32)
+    scales = hiprt.array(draw.uniform(-0.01, 0.01, (32, 2)).astype(np.float16))
+    with process(), timed_choices(60):
+        here = target_of(hiprt.current_stream())
+        some = replace(here, features=here.features | {"blocks"})
+        monkeypatch.setitem(targets.targets, hiprt.current_device().index, some)
+        monkeypatch.setattr(qmv_module, "MOST_WAYS", 3)
+        for batch in (9, 16):
+            timed += [10.0, 5.0] * 3
+            x = hiprt.array(draw.standard_normal((batch, 128)).astype(np.float16))
+            kernels.qmv(x, hiprt.array(codes), scales, scales)
+        found = some.choices.made
+    assert [(name.split(", ")[1], each.taken) for name, each in found.items()] == [("9 vectors", 1), ("16 vectors", 1)]
 
 
 @pytest.mark.parametrize("is_json", [False, True])

@@ -16,6 +16,7 @@ from hiprt.kernels.ops.quantized.product import product, rows_alike
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import pack, quantize
 from hiprt.kernels.tuning import stages as stages_module, target as target_module
+from hiprt.kernels.tuning.blocks import Blocks, blocks_configuration
 from hiprt.kernels.tuning.dots import Dots, dots_configuration, dots_of
 from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of, rings, shared_bytes
 from hiprt.kernels.tuning.stages import Stages, stages_configuration, stages_of
@@ -285,7 +286,7 @@ def test_dots_are_for_devices_that_have_them():
     assert isinstance(qmv_module.chosen(amd, half, product), Dots)
     assert qmv_module.chosen(amd, np.dtype(np.float32), product) is None
     assert qmv_module.chosen(make_target("gfx900", 64, 64, ROCM), half, product) is None
-    assert qmv_module.chosen(amd, half, product._replace(batch=8)).vectors == 8
+    assert qmv_module.chosen(amd, half, product._replace(batch=4)).vectors == 4
     wide = {"width": 65536}, {"width": 16384, "batch": 2}, {"rows": 1 << 22, "width": 16384}
     for unfit in (*wide, {"rows": 1, "is_gated": True}):
         assert dots_of(product._replace(**unfit), amd) is None
@@ -294,6 +295,65 @@ def test_dots_are_for_devices_that_have_them():
     for unfit in (Dots(1, 1, 8, 4), Dots(3, 1, 8, 4), Dots(4, 2, 20, 4), Dots(4, 1, 8, 4, 3), Dots(4, 1, 8, 0)):
         with pytest.raises(ValueError, match="does not fit"):
             dots_configuration(product._replace(is_gated=True), unfit)
+
+
+@pytest.mark.parametrize(
+    ("half", "group", "bits", "batch", "sharing"),
+    [
+        (hiprt.bfloat16, 64, 4, 16, Blocks(1, 2, 2)),
+        (np.dtype(np.float16), 32, 4, 9, Blocks(2, 1, 1)),
+        (hiprt.bfloat16, 128, 8, 5, Blocks(2, 4, 1)),  # steps that are not there
+        (np.dtype(np.float16), 64, 8, 13, Blocks(1, 1, 2)),
+    ],
+)
+def test_blocks(half, group, bits, batch, sharing):
+    """The last block of rows is not whole; there are fewer vectors than a block has."""
+    parts = {"norm": True, "residual": True, "swiglu": sharing.blocks > 1}
+    with force_generic():
+        check(batch, 38, 384, half, group, bits, tiling=sharing)
+        check(batch, 22, 128, half, group, bits, tiling=sharing, **parts)
+
+
+def test_blocks_pass_on_what_is_not_finite():
+    x, stored, _ = operands(6, 17, 128, hiprt.bfloat16, 64, 4)
+    x[2, 77] = np.inf
+    with force_generic():
+        got = call(x, stored, {}, 64, 4, tiling=Blocks(1, 1)).numpy().astype(np.float32)
+    assert np.isfinite(got).all(1).tolist() == [True, True, False, True, True, True]
+
+
+def test_blocks_are_for_several_vectors_on_devices_that_have_them():
+    half, product = np.dtype(np.float16), Product(4096, 2560, 5, 64, 4, False)
+    amd = make_target("gfx942", 304, 64, ROCM)
+    for batch in (5, 16):
+        assert isinstance(qmv_module.chosen(amd, half, product._replace(batch=batch)), Blocks)
+    assert isinstance(qmv_module.chosen(amd, half, product._replace(batch=4)), Dots)
+    assert qmv_module.chosen(amd, np.dtype(np.float32), product) is None
+    assert isinstance(qmv_module.chosen(make_target("gfx906", 60, 64, ROCM), half, product), Dots)
+    for unfit in (Blocks(1, 4), Blocks(8, 1), Blocks(2, 32), Blocks(2, 0), Blocks(2, 1, 3)):
+        with pytest.raises(ValueError, match="does not fit"):
+            blocks_configuration(product._replace(is_gated=True), unfit)
+    with pytest.raises(ValueError, match="does not fit"):
+        blocks_configuration(product._replace(batch=17), Blocks(2, 4))
+
+
+def test_sixteen_vectors_are_one_launch(monkeypatch):
+    """Where matrix instructions take them, with all that a layer does before and after."""
+    half, parts = hiprt.bfloat16, {"norm": True, "residual": True, "swiglu": True}
+    x, stored, options = operands(16, 22, 128, half, 64, 4, **parts)
+    with force_generic():
+        here = target_of(hiprt.current_stream())
+        some = replace(here, features=here.features | {"blocks"})
+        monkeypatch.setitem(target_module.targets, hiprt.current_device().index, some)
+        arrays = {name: hiprt.array(each) for name, each in options.items() if isinstance(each, np.ndarray)}
+        step = Step(partial(product, *map(hiprt.array, (x, *stored)), group_size=64, bits=4, swiglu=True, **arrays))
+        got = step()
+        assert step.nodes == 1
+        check(16, 22, 128, half, 64, 4, tiling=Blocks(2, 16), **parts)
+        with pytest.raises(ValueError, match="at most 16 vectors"):
+            call(np.concatenate([x, x]), stored, {}, 64, 4)
+    exact = reference.qmv(x, stored, 64, 4, **options)
+    assert np.abs(got.numpy().astype(np.float64) - exact).max() <= 2.0**-5 * np.abs(exact).max()
 
 
 @pytest.mark.parametrize("tiling", [Tiling(2, 1, 2, 2), Tiling(1, 1, 1, 3), Tiling(3, 1, 4, 2)])

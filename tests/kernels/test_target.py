@@ -48,8 +48,9 @@ def test_no_plan_reads_an_architectures_name(root):
     [
         ("sm_90", nvidia, {"arrivals", "matrix", "bulk_copies", "wgmma"}),
         ("sm_80", nvidia, {"arrivals", "matrix"}),
-        ("gfx942", amd, {"arrivals", "dots"}),
-        ("gfx1201", amd, {"arrivals", "dots"}),
+        ("gfx942", amd, {"arrivals", "dots", "blocks"}),
+        ("gfx1201", amd, {"arrivals", "dots", "blocks"}),
+        ("gfx906", amd, {"arrivals", "dots"}),
         ("gfx900", amd, {"arrivals"}),
         ("gfx1010", amd, {"arrivals"}),
         ("hiprt-cpu", cpu, {"arrivals"}),

@@ -14,7 +14,7 @@ from hiprt.kernels.ops.elementwise.copies import contiguous
 from hiprt.kernels.ops.elementwise.silu_mul import silu_mul
 from hiprt.kernels.ops.norm.rms_norm import rms_norm
 from hiprt.kernels.ops.quantized.formats import GROUP_SIZES
-from hiprt.kernels.ops.quantized.qmv import MOST, chosen, qmv
+from hiprt.kernels.ops.quantized.qmv import MOST, chosen, most_vectors, qmv
 from hiprt.kernels.ops.quantized.quantized_matmul import quantized_matmul
 from hiprt.kernels.ops.quantized.wgmma_tiles import wgmma_plan
 from hiprt.kernels.tuning.target import target_of
@@ -44,10 +44,11 @@ def product(
 ) -> Array:
     """Return what `qmv` returns, for any number of rows.
 
-    Up to 8 rows are one kernel. More rows are computed by `rms_norm`, `quantized_matmul`, `silu_mul` and `add`, which
-    round in between; one kernel does what the last three do, with the same bits, where `wgmma_tiles_of` finds tiles.
-    Where it does not, and a target reads a matrix several times in the time in which it multiplies tiles of it, up to
-    `Table.vector_rows` rows of 16-bit numbers are kernels of 8. The arguments are those of `qmv`.
+    Up to 8 rows are one kernel, and up to 16 where `qmv` takes as many. More rows are computed by `rms_norm`,
+    `quantized_matmul`, `silu_mul` and `add`, which round in between; one kernel does what the last three do, with the
+    same bits, where `wgmma_tiles_of` finds tiles. Where it does not, and a target reads a matrix several times in the
+    time in which it multiplies tiles of it, up to `Table.vector_rows` rows of 16-bit numbers are kernels of 8. The
+    arguments are those of `qmv`.
 
     Returns
     -------
@@ -60,10 +61,9 @@ def product(
     """
     stream = stream or current_stream()
     few = partial(qmv, group_size=group_size, bits=bits, norm=norm, eps=eps, swiglu=swiglu, stream=stream)
-    rows = x.shape[0]
-    if rows <= MOST:
+    rows, target = x.shape[0], target_of(stream)
+    if rows <= MOST or rows <= most_vectors(w, x.dtype, group_size, bits, swiglu, target):
         return few(x, w, scales, biases, residual=residual)
-    target = target_of(stream)
     whole = product_of(x, w, scales, biases, residual, group_size, bits, swiglu)
     plan = None if whole is None else wgmma_plan(whole, x.dtype, residual is not None, target)
     if plan is None and x.dtype.itemsize == 2 and rows <= target.table.vector_rows:

@@ -16,6 +16,15 @@ from hiprt.kernels.lang.operands import FLOATS, aligned, buffer, contiguous, flo
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, check_matrix, format_of
 from hiprt.kernels.ops.quantized.integer_dots import dot_kernel
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
+from hiprt.kernels.tuning.blocks import (
+    MOST_VECTORS as MOST_OF_BLOCKS,
+    TEMPLATE as BLOCKS_TEMPLATE,
+    Blocks,
+    blocks,
+    blocks_configuration,
+    blocks_of,
+    cost as blocks_cost,
+)
 from hiprt.kernels.tuning.choices import Run, choose
 from hiprt.kernels.tuning.dots import TEMPLATE, Dots, cost as dots_cost, dots, dots_configuration, dots_of
 from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of
@@ -37,7 +46,7 @@ from hiprt.stream import Stream, current_stream
 __all__ = ["qmv"]
 
 MOST_WAYS = 4  # of which timing chooses
-MOST = 8  # vectors that one launch multiplies
+MOST = 8  # vectors that one launch multiplies on every target
 MOST_ROWS = 64  # rows that a plain loop takes, as in the kernel
 OPERANDS = {"x": "T", "weight": "uint", "scales": "T", "biases": "T", "norm": "T", "residual": "T"}
 DOT_WIDTH = 2560
@@ -87,6 +96,32 @@ def several_instances(takes_loops: bool) -> list[dict[str, Any]]:
         {**one, "VECTORS": 3 if i % each else 6, "DEPTH": 1}
         for i, one in enumerate(dot_instances(takes_loops))
         if i % each < 3
+    ]
+
+
+def block_instances(takes_loops: bool) -> list[dict[str, Any]]:
+    """List the instances of the kernel of AMD's matrix instructions that are compiled ahead."""
+    forms = (
+        ((2, 4, 2), (64, 4)),
+        ((4, 8, 1), (64, 4)),
+        ((1, 4, 2), (32, 8)),
+        ((2, 2, 1), (128, 4)),
+        ((2, 8, 1), (64, 8)),
+    )
+    parts = ((False, True, False), (True, False, True), (True, False, False))
+    return [
+        {
+            "T": dtype,
+            "S": dtype,
+            "GROUP": group,
+            "BITS": bits,
+            "WIDTH": DOT_WIDTH,
+            **dict(zip(BLOCKS_TEMPLATE, sharing)),
+            **dict(zip(PARTS, parts[i % len(parts)])),
+        }
+        for dtype in (np.dtype(np.float16), bfloat16)
+        for i, (sharing, (group, bits)) in enumerate(forms)
+        if not takes_loops
     ]
 
 
@@ -186,6 +221,19 @@ SEVERAL = dot_kernel(
     part_of="qmv",
     instances=several_instances,
 )
+# This one multiplies up to 16, where matrix instructions of waves take as many at once.
+BLOCKS = Kernel(
+    "qmv_blocks",
+    inputs=OPERANDS,
+    outputs={"out": "S"},
+    scalars={"columns": "uint", "batch": "uint", "eps": "float"},
+    template={"T": "dtype", "S": "dtype", "GROUP": "int", "BITS": "int", "WIDTH": "int", **BLOCKS_TEMPLATE, **PARTS},
+    headers=("matmul/tiles.h", "quantized/block_factors.h"),
+    threads=lambda template: 32 * int(template["SIMDGROUPS"]),
+    source=(OPS / "quantized/vector_blocks.hip").read_text(),
+    part_of="qmv",
+    instances=block_instances,
+)
 
 
 @op
@@ -202,7 +250,7 @@ def qmv(
     residual: Array | None = None,
     swiglu: bool = False,
     out_dtype: DTypeLike | None = None,
-    tiling: Tiling | Ring | VectorRing | Stages | Dots | Sharing | None = None,
+    tiling: Tiling | Ring | VectorRing | Stages | Dots | Blocks | Sharing | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -211,7 +259,7 @@ def qmv(
     Parameters
     ----------
     x : Array, [B, K]
-        float16, bfloat16 or float32; B from 0 to 8.
+        float16, bfloat16 or float32; B from 0 to 8, and to 16 of 16-bit numbers on AMD GPUs with matrix instructions.
     w : Array, [N, K * bits / 32]
         uint32.
     scales, biases : Array, [N, K / group_size]
@@ -231,20 +279,20 @@ def qmv(
         ``silu(gate) * up``, [B, N / 2].
     out_dtype : dtype, optional
         The dtype of the result, which is that of `x` by default.
-    tiling : Ring, VectorRing, Stages, Tiling, Dots or Sharing, optional
+    tiling : Ring, VectorRing, Stages, Tiling, Dots, Blocks or Sharing, optional
         How a kernel of matrix or dot instructions shares out the work, or the one that every GPU has. `ring_of`,
-        `vector_ring_of`, `stages_of`, `tiling_of`, `dots_of` or `sharing_of` chooses it by default.
+        `vector_ring_of`, `stages_of`, `tiling_of`, `blocks_of`, `dots_of` or `sharing_of` chooses it by default.
 
     Returns
     -------
     Array, [B, N] or [B, N / 2]
         The product, summed in float32 and rounded once. On GPUs ``x * norm`` is rounded to the dtype of `x` first, and
         must be in its range. The norm's common factor is applied to the sums. 16-bit numbers of a single vector on
-        NVIDIA, and of all vectors on AMD, where two fit the memory of a threadgroup, are not rounded to the dtype; the
-        part that shares a scale of the codes, on AMD one that 128 bits of codes belong to, is rounded to multiples of
-        2^-14 of the power of two below its largest number. With ``HIPRT_QMV_PLANES=2`` it is rounded to 8 bits on AMD.
-        By AMD's rules, and on NVIDIA where a `VectorRing` shares out the work and all numbers are below 2^113, each of
-        several vectors has the bits that it has alone.
+        NVIDIA, and of up to 4 vectors on AMD, where two fit the memory of a threadgroup, are not rounded to the dtype;
+        the part that shares a scale of the codes, on AMD one that 128 bits of codes belong to, is rounded to multiples
+        of 2^-14 of the power of two below its largest number. With ``HIPRT_QMV_PLANES=2`` it is rounded to 8 bits on
+        AMD. By AMD's rules for up to 4 vectors, and on NVIDIA where a `VectorRing` shares out the work and all numbers
+        are below 2^113, each of several vectors has the bits that it has alone.
 
     Raises
     ------
@@ -271,13 +319,16 @@ def plan_of(
     bits: int,
     is_gated: bool,
     out_dtype: DTypeLike | None,
-    tiling: Tiling | Ring | VectorRing | Stages | Dots | Sharing | None,
+    tiling: Tiling | Ring | VectorRing | Stages | Dots | Blocks | Sharing | None,
     eps: float,
     target: Target,
 ) -> Plan:
     """Check the operands and return the plan."""
     op = "qmv"
-    columns = check(op, x, w, scales, biases, group_size, bits, norm, residual, is_gated)
+    most = (
+        MOST_OF_BLOCKS if isinstance(tiling, Blocks) else most_vectors(w, x.dtype, group_size, bits, is_gated, target)
+    )
+    columns = check(op, x, w, scales, biases, group_size, bits, norm, residual, is_gated, most)
     dtype = x.dtype if out_dtype is None else dtype_of(out_dtype)
     if dtype not in FLOATS:
         raise TypeError(f"{op}: out_dtype is {dtype}; float16, bfloat16 or float32 is needed")
@@ -291,7 +342,7 @@ def plan_of(
             operands = {"x": x, "weight": w, "scales": scales, "biases": biases, "norm": norm, "residual": residual}
             options = group_size, bits, is_gated, out_dtype
 
-            def run(way: Tiling | Ring | VectorRing | Stages | Dots | Sharing | None) -> Run:
+            def run(way: Tiling | Ring | VectorRing | Stages | Dots | Blocks | Sharing | None) -> Run:
                 plan = plan_of(x, w, scales, biases, norm, residual, *options, way, eps, target)
                 return lambda stream, given: plan.run(stream, None, **given)
 
@@ -313,6 +364,12 @@ def plan_of(
                 scalars["batch"] = batch
             kernel = SEVERAL if tiling.vectors > 1 else DOTS
             launch = Launch(kernel, configuration.grid, configuration.threads, template, **scalars)
+        elif isinstance(tiling, Blocks):
+            configuration = blocks_configuration(product, tiling)
+            template = {**kinds, "WIDTH": width, **configuration.template, **parts}
+            launch = Launch(
+                BLOCKS, configuration.grid, configuration.threads, template, columns=columns, batch=batch, eps=eps
+            )
         elif isinstance(tiling, Stages):
             configuration = stages_configuration(product, tiling, norm is not None)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
@@ -379,8 +436,9 @@ def check(
     norm: Form | None,
     residual: Form | None,
     is_gated: bool,
+    most: int,
 ) -> int:
-    """Return the result's columns after checking the operands."""
+    """Return the result's columns after checking the operands, of which x has at most so many vectors."""
     floating(op, "x", x, 2)
     form = format_of(op, group, bits, "affine")
     if bits not in BITS or group not in GROUP_SIZES or w.ndim != 2:
@@ -390,8 +448,8 @@ def check(
     same(op, "scales", scales, "x", x)
     same(op, "biases", biases, "x", x)
     batch = x.shape[0]
-    if x.shape[1] != width or batch > MOST:
-        raise ValueError(f"{op}: x has shape {x.shape}; at most {MOST} vectors of {width} are needed")
+    if x.shape[1] != width or batch > most:
+        raise ValueError(f"{op}: x has shape {x.shape}; at most {most} vectors of {width} are needed")
     if is_gated and rows % 2:
         raise ValueError(f"{op}: {rows} rows are not a gate and as many rows that it gates")
     columns = rows // 2 if is_gated else rows
@@ -408,25 +466,38 @@ def check(
 
 def chosen(
     target: Target, dtype: np.dtype[Any], product: Product, is_normed: bool = True
-) -> Tiling | Ring | VectorRing | Stages | Dots | None:
+) -> Tiling | Ring | VectorRing | Stages | Dots | Blocks | None:
     """Return how a kernel for 16-bit numbers and some targets shares out the work; None if none takes it."""
     if dtype.itemsize != 2:
         return None
     if "matrix" not in target.features or product.width * product.bits % 1024:
-        return dots_of(product, target)
+        return blocks_of(product, is_normed, target) or dots_of(product, target)
     ring = ring_of(product, target) or vector_ring_of(product, target)
     return ring or stages_of(product, is_normed, target) or tiling_of(product, target)
 
 
+def most_vectors(w: Form | Array, dtype: np.dtype[Any], group: int, bits: int, is_gated: bool, target: Target) -> int:
+    """Return how many vectors one launch multiplies with a matrix."""
+    if "blocks" not in target.features or dtype.itemsize != 2 or w.ndim != 2 or bits not in BITS:
+        return MOST
+    product = Product(w.shape[0], w.shape[1] * 32 // bits, MOST_OF_BLOCKS, group, bits, is_gated)
+    return MOST_OF_BLOCKS if any(blocks(product, target)) else MOST
+
+
 def ways_of(
     target: Target, dtype: np.dtype[Any], product: Product, is_normed: bool = True
-) -> list[Tiling | Ring | VectorRing | Stages | Dots | Sharing | None]:
+) -> list[Tiling | Ring | VectorRing | Stages | Dots | Blocks | Sharing | None]:
     """Return how a product can be shared out, as the rules have it first; several ways where timing may choose.
 
     Those are ways of one vector: by integer dot instructions, and by the kernel that every target has, the ways that
-    the rules put next to theirs.
+    the rules put next to theirs. By AMD's matrix instructions several vectors have ways too, and that of integer dot
+    instructions where it takes as many; fewer vectors go the way of one.
     """
     rule = chosen(target, dtype, product, is_normed)
+    if isinstance(rule, Blocks):
+        few = sorted(blocks(product, target), key=lambda sharing: blocks_cost(product, sharing, is_normed, target))
+        by_dots = dots_of(product, target) if product.batch <= MOST else None
+        return [*few[: MOST_WAYS - 1], *([by_dots] if by_dots else [])]
     if product.batch > 1 or target.takes_loops or not (rule is None or isinstance(rule, Dots)):
         return [rule]
     plain = sharing_of(product, target)
@@ -444,4 +515,5 @@ def name_of(product: Product, kinds: dict[str, Any], parts: dict[str, bool]) -> 
     words = [name.lower() for name, is_there in parts.items() if is_there]
     form = f"{product.bits} bits in groups of {product.group}"
     dtypes = str(kinds["T"]) if kinds["T"] == kinds["S"] else f"{kinds['T']} to {kinds['S']}"
-    return f"qmv {product.rows}x{product.width} of {form}, {', '.join([dtypes, *words])}"
+    vectors = f", {product.batch} vectors" if product.batch > 1 else ""
+    return f"qmv {product.rows}x{product.width} of {form}{vectors}, {', '.join([dtypes, *words])}"

@@ -19,9 +19,13 @@ def serves(arch: str) -> bool:
 
 
 def features(arch: str) -> frozenset[str]:
-    """Return the features of an architecture: whether it has dot instructions of 4 and 8 bits, by `prelude/dot.h`."""
+    """Return the features of an architecture.
+
+    It may have dot instructions of 4 and 8 bits, by `prelude/dot.h`, and matrix instructions, by ``matmul/tiles.h``.
+    """
     has_dots = (is_wide(arch) and arch != "gfx900") or arch.startswith(("gfx1030", "gfx11", "gfx12"))
-    return frozenset({"arrivals", "dots"} if has_dots else {"arrivals"})
+    found = {"arrivals", *(["dots"] if has_dots else []), *(["blocks"] if multiplies(arch) else [])}
+    return frozenset(found)
 
 
 def table(arch: str, compute_units: int) -> Table:
@@ -29,7 +33,7 @@ def table(arch: str, compute_units: int) -> Table:
 
     Four waves for each of a unit's four SIMDs hide the latency of memory as far as a wave's loads do; a simdgroup is
     half a wave of 64. HIP counts pairs of compute units on RDNA (ROCm/hip, issue 3767), which have four SIMDs as well.
-    Attention is turned over where ``matmul/tiles.h`` has matrix instructions.
+    Attention is turned over where waves have matrix instructions.
     """
     simdgroups = WAVES * SIMDS * (2 if is_wide(arch) else 1)
     groups = max(DEFAULT.attention_groups, ATTENTION_EACH * compute_units)
@@ -39,8 +43,13 @@ def table(arch: str, compute_units: int) -> Table:
         simdgroups_each=simdgroups,
         attention_groups=groups,
         product_rows=2 if is_wide(arch) else 4,
-        turns_attention=arch in ("gfx90a", "gfx942", "gfx950") or arch.startswith(("gfx11", "gfx12")),
+        turns_attention=multiplies(arch),
     )
+
+
+def multiplies(arch: str) -> bool:
+    """Whether waves have matrix instructions that ``matmul/tiles.h`` knows."""
+    return arch in ("gfx90a", "gfx942", "gfx950") or arch.startswith(("gfx11", "gfx12"))
 
 
 def is_wide(arch: str) -> bool:
