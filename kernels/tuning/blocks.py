@@ -28,7 +28,9 @@ LANES = 32
 ROWS = 16  # of a block
 STEP = 64  # of the width, unless fewer codes share a scale
 MOST_STEPS = 2  # that a wave has on their way
-MOST_BITS, FEW_BITS = 16, 8  # of codes for each value of x, with which four waves fit a SIMD; and those with all steps
+# Bits of codes for each value of x with which four waves fit a SIMD, half as many of a gate in waves of 64; and those
+# with which they do with all steps.
+MOST_BITS, FEW_BITS = 16, 8
 FEWEST_VECTORS, MOST_VECTORS = 5, 16
 MOST_BLOCKS = 4
 MOST_SUMS = 32  # blocks of all waves, whose sums are 1 KiB each of threadgroup memory
@@ -62,7 +64,8 @@ def steps_of(product: Product) -> int:
 def blocks(product: Product, target: Target) -> Iterator[Blocks]:
     """Yield the sharings that fit a product."""
     each, steps = target.wave // LANES, steps_of(product)
-    for count in (count for count in (4, 2, 1) if count * product.bits <= MOST_BITS):
+    most = MOST_BITS // 2 if product.is_gated and each > 1 else MOST_BITS
+    for count in (count for count in (4, 2, 1) if count * product.bits <= most or count == 1 + product.is_gated):
         # Lanes of a wave of 32 have twice as much of a step.
         depth = MOST_STEPS if each > 1 and count * product.bits <= FEW_BITS else 1
         waves = 1

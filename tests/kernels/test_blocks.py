@@ -13,7 +13,7 @@ from hiprt.kernels.tuning.tiling import Product
 
 SIMDS = 4  # of what HIP counts as a compute unit
 # Vector instructions a byte of codes, for all vectors together: with a norm, and without.
-MOST = {"gfx942": (0.21, 0.08), "gfx1201": (0.17, 0.13), "gfx1151": (0.31, 0.23)}
+MOST = {"gfx942": (0.21, 0.08), "gfx1201": (0.17, 0.13), "gfx1151": (0.31, 0.24)}
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,11 @@ def test_machine_code_of_presets(gpu, preset, places):
         template |= {**blocks_configuration(product, sharing).template, **parts}
         code = code_of(BLOCKS, BLOCKS.values_of(template), gpu.arch)
         assert (code.spills, code.waves >= 4) == (0, True), (product, code.waves)
-        if "Loop Header" not in code.text:
-            continue  # waves have one round
+        width = 32 if gpu.arch == "gfx1151" else 64  # of a step
+        if product.width < 3 * width * sharing.depth * sharing.simdgroups * 32 // gpu.wave:
+            continue  # a wave takes so few rounds that there is no loop
         step = matrix_step(code, BLOCKS.name)
-        nbytes = ROWS * sharing.blocks * sharing.depth * (16 if gpu.arch == "gfx1151" else 32)
+        nbytes = ROWS * sharing.blocks * sharing.depth * width // 2
         assert step.vectors / nbytes <= MOST[gpu.arch][not is_normed], (product, sharing, step.vectors / nbytes)
 
 
