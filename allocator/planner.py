@@ -7,7 +7,8 @@ device stays free to run independent nodes in any order. Where a kernel declares
 is ordered before the kernel and every other node that touches the output after it. Requests are placed largest first,
 each into the tightest gap among those it conflicts with; several orders are tried until one reaches the lower bound.
 
-Requests come from a recording in which no two intermediates share memory (`requests_of`).
+Requests come from a recording in which no two intermediates share memory (`requests_of`). The C core does all this
+(`allocator/native/structure.c`, `allocator/native/placing.c`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import accumulate
-from operator import and_
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from hiprt import core
@@ -25,6 +24,7 @@ from hiprt import core
 __all__ = ["InPlace", "Outline", "Plan", "Request", "Structure", "plan", "requests_of"]
 
 ALIGNMENT = 256  # bytes; offsets are multiples
+NO_MEMORY = "a plan of memory"
 
 
 class Request(NamedTuple):
@@ -187,195 +187,51 @@ class Structure:
         For each node, the earlier nodes that it waits for.
     in_place : iterable of InPlace
         What may be written in place.
+
+    Raises
+    ------
+    MemoryError
+        The host has no memory.
     """
 
     def __init__(
         self, requests: Sequence[Request], dependencies: Sequence[Sequence[int]], in_place: Iterable[InPlace]
     ) -> None:
-        ancestors = ancestors_of(dependencies)
-        self.conflicts = conflicts_of(requests, sizes_of(requests), ancestors)
-        self.heads = heads_of(requests, ancestors, in_place)
+        written = sorted(in_place)
+        arrays = [
+            core.ffi.new("int64_t[]", [request.nbytes for request in requests]),
+            core.ffi.new("uint8_t[]", [request.is_result for request in requests]),
+            *flattened([request.users for request in requests]),
+            *flattened(dependencies),
+            core.ffi.new("uint32_t[]", list(chain.from_iterable(written))),
+        ]
+        given = core.ffi.new("hiprt_requests *", [len(requests), len(dependencies), len(written), *arrays])
+        made = core.ffi.new("hiprt_structure **")
+        if core.lib.hiprt_structure_create(given, made):
+            raise MemoryError(NO_MEMORY)
+        self.core = core.owned(made, core.lib.hiprt_structure_release)
+        heads = core.lib.hiprt_structure_heads(self.core)
+        self.heads = tuple(core.ffi.unpack(heads, len(requests)) if requests else ())
         self.uses = tuple([(request.users, request.is_result) for request in requests])
-        chains = merged(requests, self.heads)
-        self.spans = Spans(chains)
-        firsts = [request.users[0] if request.users else 0 for request in requests]
-        apart = list(range(len(requests)))
-        # Long chains in place may leave gaps that requests with memory of their own fill.
-        tried = [self.heads] if self.heads == apart else [self.heads, apart]
-        self.tried = [Placing(heads, firsts, self.conflicts) for heads in tried]
 
     def plan(self, sizes: Sequence[int]) -> Plan:
-        """Place requests of other sizes, which are zero, or equal, where those of the structure are."""
-        count = len(sizes)
-        aligned, offsets = core.ffi.new("int64_t[]", count), core.ffi.new("int64_t[]", count)
-        bound = self.spans.most_live(sizes, aligned)
-        best: Plan | None = None
-        for placing in self.tried:
-            for order in range(core.lib.HIPRT_PLACING_ORDERS):
-                nbytes = placing.place(aligned, order, offsets)
-                if best is None and nbytes > bound:
-                    bound = max(bound, conflicting_bytes(core.ffi.unpack(aligned, count), self.heads, self.conflicts))
-                if best is None or nbytes < best.nbytes:
-                    found = core.ffi.unpack(offsets, count) if count else []
-                    best = Plan(tuple(found), nbytes, bound, tuple(sizes), self.uses, placing.heads)
-                if nbytes == bound:
-                    return best
-        assert best is not None
-        return best
-
-
-class Spans:
-    """When requests are live in program order, for the C core.
-
-    Parameters
-    ----------
-    chains : sequence of Request
-        The heads of chains stand for them, and the others have no users.
-    """
-
-    def __init__(self, chains: Sequence[Request]) -> None:
-        live = [(i, each.users[0], each.users[-1] + 1, each.is_result) for i, each in enumerate(chains) if each.users]
-        steps = max((end for _, _, end, _ in live), default=1)
-        ends = [steps if is_result else end for _, _, end, is_result in live]
-        lists = [i for i, _, _, _ in live], [begin for _, begin, _, _ in live], ends
-        self.arrays = [core.ffi.new("uint32_t[]", each) for each in lists]
-        self.core = core.ffi.new("hiprt_spans *", [len(live), steps, *self.arrays])
-
-    def most_live(self, sizes: Sequence[int], aligned: Any) -> int:
-        """Write sizes as multiples of `ALIGNMENT`, and return the most of these bytes that are live at once.
+        """Place requests of other sizes, which are zero, or equal, where those of the structure are.
 
         Raises
         ------
         MemoryError
             The host has no memory.
         """
-        nbytes = int(core.lib.hiprt_most_live(self.core, len(sizes), sizes, ALIGNMENT, aligned))
-        if nbytes < 0:
-            raise MemoryError("a plan of memory")
-        return nbytes
+        count, placed = len(sizes), core.ffi.new("hiprt_placed *")
+        offsets = core.ffi.new("int64_t[]", count)
+        if core.lib.hiprt_structure_place(self.core, sizes, ALIGNMENT, offsets, placed):
+            raise MemoryError(NO_MEMORY)
+        found = tuple(core.ffi.unpack(offsets, count)) if count else ()
+        heads = tuple(range(count)) if placed.is_apart else self.heads
+        return Plan(found, placed.nbytes, placed.lower_bound, tuple(sizes), self.uses, heads)
 
 
-class Placing:
-    """What of a structure the C core reads: which requests are placed, and which of them conflict.
-
-    Parameters
-    ----------
-    heads : sequence of int
-        For each request the one whose memory it continues in place, or itself.
-    firsts : sequence of int
-        For each request the first node that touches it.
-    conflicts : sequence of iterable of int
-        For each request, those that it conflicts with.
-    """
-
-    def __init__(self, heads: Sequence[int], firsts: Sequence[int], conflicts: Sequence[Iterable[int]]) -> None:
-        self.heads = tuple(heads)
-        others = others_of(heads, conflicts)
-        lists = heads, firsts, [0, *accumulate(map(len, others))], [k for each in others for k in each]
-        self.arrays = [core.ffi.new("uint32_t[]", each) for each in lists]
-        self.core = core.ffi.new("hiprt_placing *", [len(heads), *self.arrays])
-
-    def place(self, sizes: Any, order: int, offsets: Any) -> int:
-        """Write the offsets that one order of placing leads to; return the size of the block.
-
-        Raises
-        ------
-        MemoryError
-            The host has no memory.
-        """
-        nbytes = int(core.lib.hiprt_place(self.core, sizes, order, offsets))
-        if nbytes < 0:
-            raise MemoryError("a plan of memory")
-        return nbytes
-
-
-def sizes_of(requests: Sequence[Request]) -> list[int]:
-    """Return the sizes of requests as multiples of `ALIGNMENT`."""
-    return [-(-request.nbytes // ALIGNMENT) * ALIGNMENT for request in requests]
-
-
-def others_of(heads: Sequence[int], conflicts: Sequence[Iterable[int]]) -> list[set[int]]:
-    """Return, for each head of a chain, the other heads that one of the chain conflicts with."""
-    others: list[set[int]] = [set() for _ in heads]
-    for i, head in enumerate(heads):
-        others[head].update([heads[k] for k in conflicts[i] if heads[k] != head])
-    return others
-
-
-def conflicting_bytes(sizes: Sequence[int], heads: Sequence[int], conflicts: Sequence[Iterable[int]]) -> int:
-    """Return the size of a set of requests of which any two conflict: the largest found by adding to each, greedily."""
-    others = [{k for k in each if heads[k] != heads[i]} for i, each in enumerate(conflicts)]
-    most = 0
-    for i, near in enumerate(others):
-        left, total = near, sizes[i]
-        if total + sum(sizes[k] for k in near) > most:
-            for k in sorted(near, key=lambda k: (-sizes[k], k)):
-                if k in left:
-                    left, total = left & others[k], total + sizes[k]
-        most = max(most, total)
-    return most
-
-
-def heads_of(requests: Sequence[Request], ancestors: Sequence[int], in_place: Iterable[InPlace]) -> list[int]:
-    """Return, for each request, the head of its chain.
-
-    A chain is a request with memory of its own, its head, and those that continue its memory in place.
-    """
-    heads = list(range(len(requests)))
-    given: set[int] = set()
-    for node, source, target in sorted(in_place):
-        read, made = requests[source], requests[target]
-        if source in given or heads[target] != target or read.is_result or read.nbytes != made.nbytes:
-            continue
-        # What is overwritten must have been read by all others, and what is written must not have been used before.
-        readers_are_done = all(user == node or ancestors[node] >> user & 1 for user in read.users)
-        if readers_are_done and all(user == node or ancestors[user] >> node & 1 for user in made.users):
-            heads[target] = heads[source]
-            given.add(source)
-    return heads
-
-
-def merged(requests: Sequence[Request], heads: Sequence[int]) -> list[Request]:
-    """Return requests in which the head of each chain stands for all of it, and the others ask for nothing."""
-    chains: dict[int, list[Request]] = {}
-    for request, head in zip(requests, heads):
-        chains.setdefault(head, []).append(request)
-    made = [Request(0, ())] * len(requests)
-    for head, chain in chains.items():
-        users = sorted({user for request in chain for user in request.users})
-        made[head] = Request(chain[0].nbytes, tuple(users), any(request.is_result for request in chain))
-    return made
-
-
-def ancestors_of(dependencies: Sequence[Sequence[int]]) -> list[int]:
-    """Return, for each node, the set of nodes ordered before it, as the bits of an integer."""
-    ancestors: list[int] = []
-    for earlier in dependencies:
-        mask = 0
-        for node in earlier:
-            mask |= ancestors[node] | 1 << node
-        ancestors.append(mask)
-    return ancestors
-
-
-def conflicts_of(requests: Sequence[Request], sizes: Sequence[int], ancestors: Sequence[int]) -> list[list[int]]:
-    """Return, for each request, those that it conflicts with."""
-    users = [sum(1 << node for node in request.users) for request in requests]
-    # For each request, the nodes that are ordered before all of its users: an earlier request whose users are all among
-    # them does not conflict with it.
-    before = [reduce(and_, [ancestors[node] for node in request.users]) if request.users else 0 for request in requests]
-    # For each node, the nodes that are ordered before it and before every later node: a request whose users are all
-    # among them conflicts with no request that begins there or later, and is not compared any more.
-    settled = list(accumulate(reversed(ancestors), and_))[::-1]
-    order = sorted((i for i, r in enumerate(requests) if r.users and sizes[i]), key=lambda i: requests[i].users[0])
-    conflicts: list[list[int]] = [[] for _ in requests]
-    live: list[int] = []
-    for later in order:
-        is_past = settled[requests[later].users[0]]
-        live = [i for i in live if requests[i].is_result or users[i] & ~is_past]
-        for earlier in live:
-            if requests[earlier].is_result or users[earlier] & ~before[later]:
-                conflicts[later].append(earlier)
-                conflicts[earlier].append(later)
-        live.append(later)
-    return conflicts
+def flattened(numbers: Sequence[Sequence[int]]) -> list[Any]:
+    """Return where each list begins among all numbers, with the end of the last, and these, for the C core."""
+    begins = [0, *accumulate(map(len, numbers))]
+    return [core.ffi.new("uint32_t[]", each) for each in (begins, list(chain.from_iterable(numbers)))]

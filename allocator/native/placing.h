@@ -2,7 +2,6 @@
 #pragma once
 #include <stdint.h>
 
-/* cffi begin */
 /* Requests that are placed; what they are is said in allocator/planner.py. */
 typedef struct {
   uint32_t count;
@@ -31,4 +30,3 @@ typedef struct {
 /* Round `n` sizes up to multiples of `alignment`, and return the most of these bytes that are live at once; -1 without
  * memory. */
 int64_t hiprt_most_live(const hiprt_spans *spans, uint32_t n, const int64_t *sizes, int64_t alignment, int64_t *out_aligned);
-/* cffi end */

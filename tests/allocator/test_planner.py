@@ -1,11 +1,11 @@
 """Planner: intermediates that may be live together never share memory, and the block is near the lower bound."""
 
-from itertools import permutations, starmap
+from itertools import combinations, permutations, starmap
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from hiprt.allocator.planner import InPlace, Request, ancestors_of, conflicts_of, heads_of, merged, plan, requests_of
+from hiprt.allocator.planner import InPlace, Request, plan, requests_of
 
 
 def ordered(dependencies):
@@ -71,6 +71,38 @@ def fewest(requests, sizes, conflicts):
     return best
 
 
+def conflicts_of(requests, before):
+    """For each request, those of which it is neither done with before the other begins, nor begins behind its end."""
+    conflicts = [[] for _ in requests]
+    for i, k in combinations([i for i, each in enumerate(requests) if each.users and each.nbytes], 2):
+        pairs = (requests[i], requests[k]), (requests[k], requests[i])
+        if not any(not a.is_result and all(u in before[v] for u in a.users for v in b.users) for a, b in pairs):
+            conflicts[i].append(k)
+            conflicts[k].append(i)
+    return conflicts
+
+
+def in_chains(requests, before, in_place):
+    """Requests in which the first of each chain of those that are written in place stands for all of it."""
+    heads, given = list(range(len(requests))), set()
+    for node, source, target in sorted(in_place):
+        read, made = requests[source], requests[target]
+        if source in given or heads[target] != target or read.is_result or read.nbytes != made.nbytes:
+            continue
+        if {node, *before[node]}.issuperset(read.users) and all(node in {user, *before[user]} for user in made.users):
+            heads[target] = heads[source]
+            given.add(source)
+    chains = [[each for each, first in zip(requests, heads, strict=True) if first == i] for i in range(len(requests))]
+    return [
+        Request(
+            max((each.nbytes for each in chain), default=0),
+            tuple(sorted({user for each in chain for user in each.users})),
+            any(each.is_result for each in chain),
+        )
+        for chain in chains
+    ]
+
+
 @given(steps(most=5), st.data())
 def test_no_plan_is_below_the_bound(step, data):
     """Neither with what may be in place nor without, on steps small enough to try every order."""
@@ -81,13 +113,12 @@ def test_no_plan_is_below_the_bound(step, data):
     in_place = list(starmap(InPlace, shared))
     made = plan(requests, dependencies, in_place)
     sizes = [-(-request.nbytes // 256) * 256 for request in requests]
-    ancestors = ancestors_of(dependencies)
-    conflicts = conflicts_of(requests, sizes, ancestors)
-    apart = fewest(requests, sizes, conflicts)
+    before = ordered(dependencies)
+    apart = fewest(requests, sizes, conflicts_of(requests, before))
     assert plan(requests, dependencies).lower_bound <= apart
-    chains = merged(requests, heads_of(requests, ancestors, in_place))
+    chains = in_chains(requests, before, in_place)
     sizes = [-(-request.nbytes // 256) * 256 for request in chains]
-    together = fewest(chains, sizes, conflicts_of(chains, sizes, ancestors))
+    together = fewest(chains, sizes, conflicts_of(chains, before))
     assert made.lower_bound <= min(apart, together) <= made.nbytes
 
 
