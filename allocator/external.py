@@ -43,18 +43,18 @@ def adopt(address: int, nbytes: int, owner: Any, stream: Stream) -> Buffer:
     Buffer
     """
     lane, index = external.lane(stream), stream.device.index
-    core.call(core.lib.hiprt_pool_reserve(external.core, nbytes, 0))
+    core.call(core.lib.hiprt_books_reserve(external.core, nbytes, 0))
     block = external.add(Buffer(address, nbytes, index, owner=owner), nbytes, lane, needs_idle=True)
     return Buffer(address, nbytes, index, partial(retire, block), pool=external)
 
 
 def retire(block: Any) -> None:
     """Give a block back, and let owners go whose memory is idle by now; wait for that if too much retires (G9)."""
-    core.lib.hiprt_pool_give(external.core, block)
+    core.lib.hiprt_books_give(external.core, block)
     external.settle(wait=False)
     external.give_back()
     most = flags.alloc_defer_max_mb << 20
-    if most and core.lib.hiprt_pool_retiring(external.core, core.ffi.NULL) > most:
+    if most and core.lib.hiprt_books_retiring(external.core, core.ffi.NULL) > most:
         external.drains += 1
         external.settle()
         external.give_back()

@@ -8,8 +8,8 @@ and frees that is repeated gets the addresses that it had the first time.
 A pool whose source is another pool holds the memory of a step. Executable graphs go on using its blocks after they are
 free, so it does not trim itself. All streams of the step share it, since its launches wait for one another (G13).
 
-The C core keeps the books (`allocator/native/pool.h`) and never calls Python while it holds its lock, so finalisers may
-give blocks back at any time, on any thread.
+The C core keeps the books (`allocator/native/books.h`) and never calls Python while it holds its lock, so finalisers
+may give blocks back at any time, on any thread.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Block:
 
 def size_class(nbytes: int) -> int:
     """Return the block size for a request: the next of eight steps between powers of two."""
-    return int(core.lib.hiprt_pool_class(nbytes))
+    return int(core.lib.hiprt_books_class(nbytes))
 
 
 class Pool(Holder):
@@ -100,10 +100,10 @@ class Pool(Holder):
         self.may_be_checked = is_guarded is None and is_own and "HIPRT_CPU_CHECK" in os.environ
         # Where the books and each lane lie, for `blocks.take`. Streams that go ask all pools, one without books too.
         self.addresses = dict[int, int]()
-        self.core = core.create("hiprt_pool", core.lib.hiprt_pool_release, core.lib.hiprt_pool_create)
+        self.core = core.create("hiprt_books", core.lib.hiprt_books_release, core.lib.hiprt_books_create)
         self.address = core.address(self.core)
         if self.parent is not None:
-            core.lib.hiprt_pool_share(self.core, self.uses)
+            core.lib.hiprt_books_share(self.core, self.uses)
 
     def allocate(self, nbytes: int, stream: Stream) -> Buffer:
         """Return memory that is ready for work on `stream`.
@@ -157,7 +157,7 @@ class Pool(Holder):
         if lane is None:
             can_fence = self.parent is None and stream.is_open
             made = core.ffi.new("hiprt_lane **")
-            core.call(core.lib.hiprt_pool_lane(self.core, number, stream.core, can_fence, made))
+            core.call(core.lib.hiprt_books_lane(self.core, number, stream.core, can_fence, made))
             lane = self.lanes.setdefault(number, made[0])
         self.addresses[stream.number] = core.address(lane)
         return lane
@@ -175,7 +175,7 @@ class Pool(Holder):
         lane = self.lanes.pop(stream.number, None) if self.parent is None else None
         if lane is not None:
             # Somebody else's stream may live on under another wrapper.
-            core.lib.hiprt_pool_close(self.core, lane, can_fence, stream.owned)
+            core.lib.hiprt_books_close(self.core, lane, can_fence, stream.owned)
 
     def grow(self, nbytes: int, stream: Stream, lane: Any) -> Any:
         """Return a block from another stream, else from the source, because the lane has none that fits."""
@@ -213,16 +213,16 @@ class Pool(Holder):
     def take_over(self, nbytes: int, lane: Any, *, wait: bool) -> Any:
         """Return a block that another stream is done with, or None."""
         out = core.ffi.new("hiprt_block **")
-        core.call(core.lib.hiprt_pool_take_over(self.core, lane, nbytes, wait, out))
+        core.call(core.lib.hiprt_books_take_over(self.core, lane, nbytes, wait, out))
         return out[0] or None
 
     def drain(self, nbytes: int, lane: Any) -> Any:
         """Wait for other streams and return a block, if more than is allowed retires there (G9); else return None."""
         most = flags.alloc_defer_max_mb << 20
         # What retires is unused, and not looked for where all that is unused is less.
-        if not most or core.lib.hiprt_pool_unused(self.core) <= most:
+        if not most or core.lib.hiprt_books_unused(self.core) <= most:
             return None
-        if core.lib.hiprt_pool_retiring(self.core, lane) <= most:
+        if core.lib.hiprt_books_retiring(self.core, lane) <= most:
             return None
         self.drains += 1
         self.settle(lane)
@@ -230,19 +230,19 @@ class Pool(Holder):
 
     def settle(self, lane: Any = core.ffi.NULL, *, wait: bool = True) -> None:
         """Put events behind what streams have freed, all but one lane's, and wait for them."""
-        core.call(core.lib.hiprt_pool_settle(self.core, lane, wait))
+        core.call(core.lib.hiprt_books_settle(self.core, lane, wait))
 
     def extend(self, nbytes: int, stream: Stream, lane: Any) -> Any:
         """Take a new chunk from the source, and return it as one block."""
         limit = flags.alloc_limit_mb << 20 if self.parent is None else 0
         size = size_class(min(nbytes, MOST))
-        if nbytes > MOST or core.lib.hiprt_pool_reserve(self.core, size, limit):
+        if nbytes > MOST or core.lib.hiprt_books_reserve(self.core, size, limit):
             detail = f"HIPRT_ALLOC_LIMIT_MB is {flags.alloc_limit_mb}"
             raise OutOfMemoryError(core.lib.HIPRT_E_LIMIT, "HIPRT_E_LIMIT", f"allocate({nbytes} bytes)", detail)
         try:
             chunk = self.source(size, stream)
         except BaseException:
-            core.lib.hiprt_pool_cancel(self.core, size)
+            core.lib.hiprt_books_cancel(self.core, size)
             raise
         self.extended += 1
         return self.add(chunk, size, lane, needs_idle=isinstance(chunk.owner, Memory))
@@ -260,8 +260,8 @@ class Pool(Holder):
             Whether the chunk may go back only once its work is done, because the source does not wait for that.
         """
         number, made = next(self.numbers), core.ffi.new("hiprt_block **")
-        if status := core.lib.hiprt_pool_add(self.core, lane, number, chunk.address, nbytes, needs_idle, made):
-            core.lib.hiprt_pool_cancel(self.core, nbytes)
+        if status := core.lib.hiprt_books_add(self.core, lane, number, chunk.address, nbytes, needs_idle, made):
+            core.lib.hiprt_books_cancel(self.core, nbytes)
             raise core.failure(status)
         # The pool holds the chunk, not its users: in a reference cycle the collector would finalise both at once.
         self.chunks[number] = chunk
@@ -288,7 +288,7 @@ class Pool(Holder):
             The number of bytes returned.
         """
         out, returned = core.ffi.new("uint64_t[]", 256), 0
-        while count := core.lib.hiprt_pool_trim(self.core, force, len(out), out):
+        while count := core.lib.hiprt_books_trim(self.core, force, len(out), out):
             for number in core.ffi.unpack(out, count):
                 chunk = self.chunks.pop(number)
                 if isinstance(chunk.owner, Memory):
@@ -306,7 +306,7 @@ class Pool(Holder):
             poison.release()
         if self.needs_idle:
             self.settle()
-            if core.lib.hiprt_pool_retiring(self.core, core.ffi.NULL) and not core.lib.hiprt_captures():
+            if core.lib.hiprt_books_retiring(self.core, core.ffi.NULL) and not core.lib.hiprt_captures():
                 for index in {chunk.device for chunk in list(self.chunks.values())}:
                     call(lib.hiprt_wait_for_device(index))
                 return self.give_back(force=True)
@@ -320,25 +320,25 @@ class Pool(Holder):
     @property
     def peak(self) -> int:
         """The high-water mark in bytes, as in `stats`; this does not walk through the blocks."""
-        return int(core.lib.hiprt_pool_peak(self.core))
+        return int(core.lib.hiprt_books_peak(self.core))
 
     def reset_peak(self) -> None:
         """Count the high-water mark anew, from 0; the next allocation sets it to what is in the hands of users then."""
-        core.lib.hiprt_pool_reset_peak(self.core)
+        core.lib.hiprt_books_reset_peak(self.core)
 
     def stats(self) -> PoolStats:
         """Return the pool's sizes."""
-        sizes = core.ffi.new("hiprt_pool_sizes *")
-        core.lib.hiprt_pool_measure(self.core, sizes)
+        sizes = core.ffi.new("hiprt_pool_stats *")
+        core.lib.hiprt_books_measure(self.core, sizes)
         free = sizes.reserved - sizes.allocated
         fragmentation = 1 - sizes.largest_free / free if sizes.largest_free else 0.0
         return PoolStats(sizes.allocated, sizes.reserved, sizes.peak, fragmentation, sizes.retiring, self.drains)
 
     def blocks(self) -> list[Block]:
         """Return all blocks, by age of their memory, then address."""
-        count = core.lib.hiprt_pool_list(self.core, 0, core.ffi.NULL)
-        entries = core.ffi.new("hiprt_pool_entry[]", count + 64)
-        count = min(core.lib.hiprt_pool_list(self.core, len(entries), entries), len(entries))
+        count = core.lib.hiprt_books_list(self.core, 0, core.ffi.NULL)
+        entries = core.ffi.new("hiprt_books_entry[]", count + 64)
+        count = min(core.lib.hiprt_books_list(self.core, len(entries), entries), len(entries))
         rows = core.ffi.unpack(entries, count) if count else []
         return [Block(e.address, e.nbytes, e.chunk, e.lane, bool(e.is_used)) for e in rows]
 

@@ -113,7 +113,7 @@ def sample(allocate: Callable[[], list[Buffer]]) -> tuple[list[float], list[floa
 
 def sample_core(pool: Pool, stream: hiprt.Stream, nbytes: int) -> list[float]:
     """Return the nanoseconds that each batch of pairs of C calls took."""
-    lane, take, give = pool.lane(stream), core.lib.hiprt_pool_take, core.lib.hiprt_pool_give
+    lane, take, give = pool.lane(stream), core.lib.hiprt_books_take, core.lib.hiprt_books_give
     taken: list[float] = []
     for _ in range(WARM_UP + BATCHES):
         start = time.perf_counter_ns()

@@ -7,7 +7,7 @@
 
 static uint32_t log2_of(uint64_t n) { return 63u - (uint32_t)__builtin_clzll(n); }
 
-uint64_t hiprt_pool_class(uint64_t nbytes) {
+uint64_t hiprt_books_class(uint64_t nbytes) {
   uint64_t grains = nbytes ? (nbytes - 1) / HIPRT_GRAIN + 1 : 1;
   if (grains <= 2 * STEPS) return grains * HIPRT_GRAIN;
   uint64_t step = 1ull << (log2_of(grains - 1) - 3);

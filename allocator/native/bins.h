@@ -10,7 +10,7 @@
 
 /* cffi begin */
 /* Return the size of the block that serves a request: the next of eight steps between powers of two. */
-uint64_t hiprt_pool_class(uint64_t nbytes);
+uint64_t hiprt_books_class(uint64_t nbytes);
 /* cffi end */
 
 typedef struct {

@@ -1,11 +1,8 @@
 /* Blocks, and the chunks of memory that they are cut from. */
 #pragma once
-#include <stdint.h>
+#include "hiprt/hiprt.h"
 
 /* cffi begin */
-typedef struct {
-  uint64_t address, nbytes;
-} hiprt_block;
 /* A stream as a pool sees it. */
 typedef struct hiprt_lane hiprt_lane;
 /* cffi end */

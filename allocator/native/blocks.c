@@ -1,20 +1,20 @@
 /* Buffers of a pool's blocks, made in one call from Python: the extension module hiprt.allocator.native.blocks. */
 #include "objects.h" /* first: Python.h says so */
 
-#include "pool.h"
+#include "books.h"
 
-static int give(void *pool, void *block, hiprt_uses *uses) {
-  int status = uses ? hiprt_pool_take_back(pool, block, uses) : 0;
-  if (!status) hiprt_pool_give(pool, block);
+static int give(void *books, void *block, hiprt_uses *uses) {
+  int status = uses ? hiprt_books_take_back(books, block, uses) : 0;
+  if (!status) hiprt_books_give(books, block);
   return status;
 }
 
 /* Return a buffer that holds a block; on failure the block is the pool's again. */
-static PyObject *hold(PyTypeObject *type, hiprt_pool *books, hiprt_block *block, unsigned long long nbytes, int device,
+static PyObject *hold(PyTypeObject *type, hiprt_books *books, hiprt_block *block, unsigned long long nbytes, int device,
                       PyObject *pool) {
   hiprt_py_buffer *self = hiprt_py_new_buffer(type);
   if (!self) {
-    hiprt_pool_give(books, block);
+    hiprt_books_give(books, block);
     return 0;
   }
   self->address = block->address;
@@ -23,7 +23,7 @@ static PyObject *hold(PyTypeObject *type, hiprt_pool *books, hiprt_block *block,
   self->give = give;
   self->books = books;
   self->block = block;
-  const int status = hiprt_pool_uses(books, block, &self->uses);
+  const int status = hiprt_books_uses(books, block, &self->uses);
   if (status) {
     Py_DECREF(self); /* it gives the block back */
     hiprt_py_raise(status);
@@ -35,7 +35,7 @@ static PyObject *hold(PyTypeObject *type, hiprt_pool *books, hiprt_block *block,
 }
 
 /* The arguments of both functions: type, books, lane or block, nbytes, device, pool. */
-static int parse(PyObject *const *args, Py_ssize_t count, hiprt_pool **books, void **second, unsigned long long *nbytes,
+static int parse(PyObject *const *args, Py_ssize_t count, hiprt_books **books, void **second, unsigned long long *nbytes,
                  int *device) {
   if (count != 6 || !PyType_Check(args[0]) || !PyType_IsSubtype((PyTypeObject *)args[0], hiprt_py_buffer_type)) {
     PyErr_Format(PyExc_TypeError, "a type of buffers and 5 more arguments are needed");
@@ -50,19 +50,19 @@ static int parse(PyObject *const *args, Py_ssize_t count, hiprt_pool **books, vo
 
 /* take(type, books, lane, nbytes, device, pool): a buffer in a block of the lane's own; None if none fits. */
 static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-  hiprt_pool *books;
+  hiprt_books *books;
   void *lane;
   unsigned long long nbytes;
   int device;
   if (parse(args, count, &books, &lane, &nbytes, &device)) return 0;
-  hiprt_block *block = hiprt_pool_take(books, lane, nbytes);
+  hiprt_block *block = hiprt_books_take(books, lane, nbytes);
   if (!block) Py_RETURN_NONE;
   return hold((PyTypeObject *)args[0], books, block, nbytes, device, args[5]);
 }
 
 /* of_block(type, books, block, nbytes, device, pool): a buffer in a block that was taken already. */
 static PyObject *of_block(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-  hiprt_pool *books;
+  hiprt_books *books;
   void *block;
   unsigned long long nbytes;
   int device;

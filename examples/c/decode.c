@@ -1,8 +1,8 @@
 /* A decode loop in C: each token is one graph launch.
  *
  * The model is a toy (an attention over everything before, and a projection, per layer), its weights are made up, and the
- * engine compiles its kernels with hiprtc and takes memory with hipMalloc, as engines do. libhiprt is given the engine's
- * stream and functions. The same tokens come four times:
+ * engine compiles its kernels with hiprtc, as engines do. libhiprt is given the engine's stream and functions. Weights and
+ * caches lie in a pool, and what a token computes on its way in an arena. The same tokens come four times:
  *   device memory   the position lies in device memory and a kernel counts it: every token is a replay
  *   addresses       the position of each token lies at another address: every token is recorded, and is a patch
  *   moves           the same, of which libhiprt is told: every token is a patch, and none is recorded
@@ -79,24 +79,29 @@ static double seconds(void) {
 
 /* The engine: its memory, its kernels, its stream. */
 
+enum { BLOCKS = 7 };
+
 typedef struct {
   hipModule_t module;
   hipStream_t hip_stream;
   hiprt_stream *stream;
   hiprt_kernel *embed, *keep, *attend, *project, *choose;
-  float *table, *weights, *caches, *x, *y;
+  hiprt_pool *pool;
+  hiprt_block *blocks[BLOCKS]; /* in which the next lie */
+  int n_blocks;
+  float *table, *weights, *caches;
   int *token, *at, *said, *places; /* places: the numbers from 0 to TOKENS */
 } engine;
 
-static void *take(size_t nbytes) {
-  void *memory = 0;
-  check(hipMalloc(&memory, nbytes), "hipMalloc");
-  return memory;
+static void *take(engine *e, size_t nbytes) {
+  hiprt_block **block = &e->blocks[e->n_blocks++];
+  check(hiprt_pool_allocate(e->pool, e->stream, nbytes, block), "hiprt_pool_allocate");
+  return (void *)(uintptr_t)(*block)->address;
 }
 
 /* Take memory and fill it with made-up weights. */
-static float *make_weights(size_t count, float scale, unsigned seed) {
-  float *host = malloc(count * sizeof *host), *device = take(count * sizeof *host);
+static float *make_weights(engine *e, size_t count, float scale, unsigned seed) {
+  float *host = malloc(count * sizeof *host), *device = take(e, count * sizeof *host);
   for (size_t i = 0; i < count; i++) {
     seed = seed * 1664525u + 1013904223u;
     host[i] = scale * ((float)(seed >> 8) / (1 << 23) - 1);
@@ -147,25 +152,25 @@ static void open_engine(engine *e) {
   check(hipStreamCreateWithFlags(&e->hip_stream, hipStreamNonBlocking), "hipStreamCreateWithFlags");
   check(hiprt_stream_create((uintptr_t)e->hip_stream, 0, &e->stream), "hiprt_stream_create");
   hiprt_stream_own(e->stream); /* it is destroyed only behind hiprt_stream_close */
-  e->table = make_weights(WORDS * WIDTH, 1.0f, 1);
-  e->weights = make_weights(LAYERS * WIDTH * WIDTH, 0.6f, 2);
-  e->caches = take(sizeof(float) * LAYERS * TOKENS * WIDTH);
-  e->x = take(sizeof(float) * WIDTH);
-  e->y = take(sizeof(float) * WIDTH);
-  e->token = take(sizeof(int));
-  e->at = take(sizeof(int));
-  e->said = take(sizeof(int) * TOKENS);
-  e->places = take(sizeof(int) * TOKENS);
+  check(hiprt_pool_create(0, 0, &e->pool), "hiprt_pool_create");
+  e->table = make_weights(e, WORDS * WIDTH, 1.0f, 1);
+  e->weights = make_weights(e, LAYERS * WIDTH * WIDTH, 0.6f, 2);
+  e->caches = take(e, sizeof(float) * LAYERS * TOKENS * WIDTH);
+  e->token = take(e, sizeof(int));
+  e->at = take(e, sizeof(int));
+  e->said = take(e, sizeof(int) * TOKENS);
+  e->places = take(e, sizeof(int) * TOKENS);
 }
 
 static void close_engine(engine *e) {
-  void *const memory[] = {e->table, e->weights, e->caches, e->x, e->y, e->token, e->at, e->said, e->places};
   hiprt_kernel *const kernels[] = {e->embed, e->keep, e->attend, e->project, e->choose};
+  for (int i = 0; i < e->n_blocks; i++) hiprt_pool_free(e->pool, e->blocks[i]);
+  hiprt_pool_leave(e->pool, e->stream);
+  hiprt_pool_release(e->pool);
   hiprt_stream_close(e->stream, 1);
   hiprt_stream_release(e->stream);
   for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) hiprt_kernel_release(kernels[i]);
   check(hipStreamDestroy(e->hip_stream), "hipStreamDestroy");
-  for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) check(hipFree(memory[i]), "hipFree");
   check(hipModuleUnload(e->module), "hipModuleUnload");
 }
 
@@ -176,17 +181,26 @@ static void launch(engine *e, hiprt_kernel *kernel, void *const *args, const uin
   check(hiprt_launch_kernel(e->stream, kernel, &dims, args, nbytes), "hiprt_launch_kernel");
 }
 
+/* Ask for a vector that only this token needs. */
+static float *request(hiprt_arena *arena) {
+  uint64_t address;
+  check(hiprt_arena_request(arena, sizeof(float) * WIDTH, 0, &address), "hiprt_arena_request");
+  return (float *)(uintptr_t)address;
+}
+
 /* at: where the position is read. */
-static void issue_token(engine *e, int *at) {
+static void issue_token(engine *e, hiprt_arena *arena, int *at) {
   const uint64_t vector = sizeof(float) * WIDTH, number = sizeof(int), all = vector * TOKENS, said = number * TOKENS;
-  launch(e, e->embed, (void *[]){&e->table, &e->token, &e->x}, (uint64_t[]){vector * WORDS, number, vector});
+  float *x = request(arena);
+  launch(e, e->embed, (void *[]){&e->table, &e->token, &x}, (uint64_t[]){vector * WORDS, number, vector});
   for (int layer = 0; layer < LAYERS; layer++) {
     float *cache = e->caches + layer * TOKENS * WIDTH, *weights = e->weights + layer * WIDTH * WIDTH;
-    launch(e, e->keep, (void *[]){&e->x, &at, &cache}, (uint64_t[]){vector, number, all});
-    launch(e, e->attend, (void *[]){&e->x, &cache, &at, &e->y}, (uint64_t[]){vector, all, number, vector});
-    launch(e, e->project, (void *[]){&e->y, &weights, &e->x}, (uint64_t[]){vector, vector * WIDTH, vector});
+    float *y = request(arena);
+    launch(e, e->keep, (void *[]){&x, &at, &cache}, (uint64_t[]){vector, number, all});
+    launch(e, e->attend, (void *[]){&x, &cache, &at, &y}, (uint64_t[]){vector, all, number, vector});
+    launch(e, e->project, (void *[]){&y, &weights, &x}, (uint64_t[]){vector, vector * WIDTH, vector});
   }
-  launch(e, e->choose, (void *[]){&e->x, &e->table, &e->token, &e->at, &e->said},
+  launch(e, e->choose, (void *[]){&x, &e->table, &e->token, &e->at, &e->said},
          (uint64_t[]){vector, vector * WORDS, number, number, said});
 }
 
@@ -211,6 +225,9 @@ static void decode(engine *e, const char *title, uint32_t rungs, enum place plac
   rules.rungs = rungs;
   hiprt_step *step = hiprt_step_create(title, &rules);
   check(step ? 0 : HIPRT_E_MEMORY, "hiprt_step_create");
+  hiprt_arena *arena;
+  hiprt_plan plan;
+  check(hiprt_arena_create(e->pool, &arena), "hiprt_arena_create");
   double host = 0;
   const double start = seconds();
   for (int i = 0; i < TOKENS; i++) {
@@ -223,7 +240,8 @@ static void decode(engine *e, const char *title, uint32_t rungs, enum place plac
       check(hiprt_step_move(step, e->stream, 1, &move, &outcome, 0), "hiprt_step_move");
     } else {
       check(hiprt_step_begin(step, e->stream), "hiprt_step_begin");
-      issue_token(e, place == SAME ? e->at : e->places + i);
+      issue_token(e, arena, place == SAME ? e->at : e->places + i);
+      check(hiprt_step_settle(step, arena), "hiprt_step_settle");
       check(hiprt_step_end(step, &outcome, 0), "hiprt_step_end");
     }
     host += seconds() - before;
@@ -235,10 +253,12 @@ static void decode(engine *e, const char *title, uint32_t rungs, enum place plac
   printf("%-14s", title);
   for (int rung = 0; rung < 5; rung++)
     if (stats.rungs[rung]) printf(" %llu %s,", (unsigned long long)stats.rungs[rung], names[rung]);
-  printf(" %u nodes; %.1f us of the host, %.1f us in all a token\n", outcome.nodes, host / TOKENS * 1e6,
-         total / TOKENS * 1e6);
+  hiprt_arena_count(arena, &plan);
+  printf(" %u nodes in %u of %u bytes; %.1f us of the host, %.1f us in all a token\n", outcome.nodes,
+         (unsigned)plan.nbytes, (unsigned)plan.requested, host / TOKENS * 1e6, total / TOKENS * 1e6);
   check(hipMemcpy(out_said, e->said, sizeof places, hipMemcpyDeviceToHost), "hipMemcpy");
   hiprt_step_release(step);
+  hiprt_arena_release(arena);
 }
 
 int main(void) {

@@ -63,8 +63,6 @@ ARGUMENTS = {
 }
 STRUCT = np.dtype({"names": ["a", "b", "c"], "formats": ["i4", "f8", "3i4"], "offsets": [0, 8, 16], "itemsize": 32})
 ONE = (1, 1, 1)
-# Stale arguments need not show every time, since CLR flushes them at instantiate only.
-REPEATS = 64
 lock = fork.lock()
 results: dict[Device, dict[str, str]] = {}
 asked: Counter[Device] = Counter()  # how often while answers were missing
@@ -117,17 +115,12 @@ def kernel_nodes(bench: Bench) -> str:
 
 def arguments_copied(bench: Bench) -> str:
     """Argument values are copied when a node is added (HIP before mid-2022 kept the caller's pointer)."""
-    exec_ = bench.make(bench.record("store", bench.out, 21))
-    # The C core passes the arguments of these nodes through the same memory before the launch.
-    others = [bench.make(bench.record("store", bench.out[4:5], i)) for i in range(4)]
-    result = expect(bench.launch(exec_)[0], 21)
-    del others
-    return result
+    return takes_effect(bench, core.lib.HIPRT_INSTANTIATE)
 
 
 def patch_takes_effect(bench: Bench) -> str:
     """The setter of a kernel node, hipGraphExecKernelNodeSetParams, changes what the next launch does."""
-    return takes_effect(bench, Exec.patch)
+    return takes_effect(bench, core.lib.HIPRT_PATCH)
 
 
 def structures_by_value(bench: Bench) -> str:
@@ -144,18 +137,15 @@ def structures_by_value(bench: Bench) -> str:
 
 def update_takes_effect(bench: Bench) -> str:
     """An update of all nodes, hipGraphExecUpdate, changes what the next launch does."""
-    return takes_effect(bench, Exec.update)
+    return takes_effect(bench, core.lib.HIPRT_UPDATE)
 
 
-def takes_effect(bench: Bench, change: Callable[[Exec, Recording], object]) -> str:
-    """Change an exec again and again; every launch must see the newest value."""
-    exec_ = bench.make(bench.record("store", bench.out, 0))
-    seen = [bench.launch(exec_)[0]]
-    for value in range(1, REPEATS):
-        change(exec_, bench.record("store", bench.out, value))
-        seen.append(bench.launch(exec_)[0])
-    stale = [value for value in range(REPEATS) if seen[value] != value]
-    return expect(seen[stale[0]], stale[0]) if stale else OK
+def takes_effect(bench: Bench, rung: int) -> str:
+    """Change an exec again and again by a rung; every launch must see the newest value: libhiprt's own probe."""
+    wanted, seen = core.ffi.new("uint32_t *"), core.ffi.new("uint32_t *")
+    store = bench.functions["store"].core
+    core.call(core.lib.hiprt_probe_rung(bench.stream.core, store, bench.out.address, rung, wanted, seen))
+    return expect(seen[0], wanted[0])
 
 
 def wiring_compared(bench: Bench) -> str:

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "arena.h"
 #include "dump.h"
 #include "eager.h"
 #include "explain.h"
@@ -20,10 +21,11 @@ struct hiprt_step {
   hiprt_rules rules;
   hiprt_ladder *ladder;
   pthread_mutex_t lock;     /* held while a thread records, and from the choice of an exec to its launch */
-  atomic_uintptr_t owner;   /* the thread that records; 0: none does, and the next three are not set */
+  atomic_uintptr_t owner;   /* the thread that records; 0: none does, and the next four are not set */
   hiprt_recorder *recorder;
   hiprt_stream *stream;     /* that records */
   int is_capturing;
+  int is_settled;       /* what is recorded has the addresses of its intermediates */
   hiprt_recorder *last; /* what was launched last, and by which exec; NULL: it ran eagerly */
   hiprt_exec *exec;
   hiprt_recorder *before;     /* what was launched before that, where it is another recording; else NULL */
@@ -122,6 +124,7 @@ int hiprt_step_begin(hiprt_step *step, hiprt_stream *stream) {
   hiprt_stream_retain(stream);
   step->recorder = recorder;
   step->stream = stream;
+  step->is_settled = 0;
   atomic_store(&step->owner, hiprt_this_thread());
   return 0;
 }
@@ -141,6 +144,22 @@ int hiprt_step_captured(hiprt_step *step, uint32_t n_ranges, const uint64_t *ran
   step->is_capturing = 0;
   return hiprt_flatten_end(step->recorder, step->stream, n_ranges, (const hiprt_range *)ranges, access, !n_ranges, 0, 0,
                            &nodes);
+}
+
+int hiprt_step_plan(hiprt_step *step, uint32_t count, const hiprt_intermediate *intermediates, uint64_t *out_offsets,
+                    hiprt_plan *out_plan) {
+  if (!is_recording(step)) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_plan", "this thread has not begun the step");
+  return hiprt_recorder_plan(step->recorder, count, intermediates, out_offsets, out_plan);
+}
+
+int hiprt_step_settle(hiprt_step *step, hiprt_arena *arena) {
+  int has_grown;
+  if (!is_recording(step) || step->is_capturing || step->is_settled)
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_settle", "it stands between hiprt_step_begin and hiprt_step_end, once");
+  const int status = hiprt_arena_settle(arena, step, step->recorder, step->stream, &has_grown);
+  step->is_settled = !status;
+  if (has_grown) remember(step, 0, 0); /* the memory of that launch is the pool's again */
+  return status;
 }
 
 /* End the recording, whose recorder the caller gets, and keep the lock. */

@@ -36,17 +36,24 @@ hiprt::error thrown(Work &&work) {
 
 bool has(const hiprt::error &failure, const char *text) { return std::string(failure.what()).find(text) != std::string::npos; }
 
-hipFunction_t function_of(hipModule_t *module) {
-  const char *source = "extern \"C\" __global__ void add(const int* x, int* y) { y[threadIdx.x] += x[threadIdx.x]; }\n";
+hipModule_t compile() {
+  const char *source =
+      "extern \"C\" __global__ void add(const int* x, int* y) { y[threadIdx.x] += x[threadIdx.x]; }\n"
+      "extern \"C\" __global__ void store(unsigned* word, unsigned value) { *word = value; }\n";
   hiprtcProgram program = nullptr;
   std::size_t size = 0;
   CHECK(!hiprtcCreateProgram(&program, source, "add.hip", 0, nullptr, nullptr) && !hiprtcCompileProgram(program, 0, nullptr));
   CHECK(!hiprtcGetCodeSize(program, &size));
   std::vector<char> code(size);
-  hipFunction_t function = nullptr;
-  CHECK(!hiprtcGetCode(program, code.data()) && !hipModuleLoadData(module, code.data()));
-  CHECK(!hipModuleGetFunction(&function, *module, "add"));
+  hipModule_t module = nullptr;
+  CHECK(!hiprtcGetCode(program, code.data()) && !hipModuleLoadData(&module, code.data()));
   hiprtcDestroyProgram(&program);
+  return module;
+}
+
+hipFunction_t function_of(hipModule_t module, const char *name) {
+  hipFunction_t function = nullptr;
+  CHECK(!hipModuleGetFunction(&function, module, name));
   return function;
 }
 
@@ -55,8 +62,9 @@ hipFunction_t function_of(hipModule_t *module) {
 int main() {
   CHECK(thrown([] { hiprt::step("early"); }).status() == HIPRT_E_CLOSED);
   hiprt::open();
-  hipModule_t module = nullptr;
-  const hiprt::kernel<hiprt::reads<int>, hiprt::updates<int>> add(function_of(&module), "add");
+  const hipModule_t module = compile();
+  const hiprt::kernel<hiprt::reads<int>, hiprt::updates<int>> add(function_of(module, "add"), "add");
+  const hiprt::kernel<hiprt::writes<std::uint32_t>, std::uint32_t> store(function_of(module, "store"), "store");
   hipStream_t handle = nullptr;
   int *x = nullptr, *y = nullptr, *z = nullptr;
   CHECK(!hipStreamCreateWithFlags(&handle, hipStreamNonBlocking));
@@ -65,6 +73,7 @@ int main() {
     CHECK(thrown([&] { hiprt::stream(handle, -1); }).status() == HIPRT_E_ARGUMENT);
     hiprt::stream stream(handle, 0);
     for (int *each : {x, y, z}) stream.fill(each, each == x ? 1 : 0, Size);
+    CHECK(hiprt::probe(stream, store, reinterpret_cast<std::uint32_t *>(z)) == HIPRT_RUNGS);
     hiprt::step step("wrong uses");
     const auto launch = [&](const hiprt_dims &dims) { add(stream, dims, {x, Size}, {y, Size}); };
 
@@ -105,6 +114,33 @@ int main() {
     CHECK(step.explain() == "patch: arrays moved, 1 nodes" && !step.verify(stream).differs);
     CHECK(step.dump().find("\"kernel_name\": \"add\"") != std::string::npos);
     CHECK(thrown([] { hiprt::step("empty").explain(); }).status() == HIPRT_E_ARGUMENT);
+
+    // Memory of a pool, and intermediates of a step in an arena.
+    hiprt::pool pool(0, 1 << 20);
+    hiprt::arena arena(pool);
+    hiprt::step summed("in an arena");
+    hiprt::block<int> taken = pool.allocate<int>(stream, Size);
+    CHECK(thrown([&] { pool.allocate<int>(stream, 1 << 20); }).status() == HIPRT_E_LIMIT);
+    int *asked[2] = {};
+    const auto sum = [&] {
+      for (int *&each : asked) {
+        each = arena.request<int>(Size, &each == asked + 1);
+        stream.fill(each, 1, Size);
+      }
+      add(stream, Dims, {asked[0], Size}, {asked[1], Size});
+      const auto at = [&](int i) { return hiprt_intermediate{address(asked[i]), address(asked[i] + Size), i == 1, 0}; };
+      CHECK(summed.plan({at(0), at(1)}).size() == 2);
+      summed.settle(arena);
+    };
+    CHECK(summed(stream, sum).rung == HIPRT_INSTANTIATE && summed(stream, sum).rung == HIPRT_REPLAY);
+    stream.copy(taken.data(), arena.find(asked[1]), taken.size() * sizeof(int), hipMemcpyDeviceToDevice);
+    stream.copy(host, taken.data(), sizeof host, hipMemcpyDeviceToHost);
+    stream.synchronize();
+    CHECK(host[0] == 2 && host[1] == 2 && arena.plan().nbytes == arena.plan().requested);
+    CHECK(thrown([&] { arena.find(x); }).status() == HIPRT_E_ARGUMENT);
+    taken = pool.allocate<int>(stream, 1);
+    CHECK(pool.trim() == 1024 && pool.stats().chunks == 2);
+    pool.leave(stream);
 
     // A stream that is closed takes no more work, and may be destroyed before what used it.
     stream.close();

@@ -1,10 +1,12 @@
 /* Steps through libhiprt on the CPU device: every rung, every refusal, threads that take turns, other code's work.
  * Prints "ok". With the argument "lost", patches are lost, and a canary and a comparison notice; with "dump" it prints a
  * step as JSON. */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "hip/hip_runtime_api.h"
 #include "hip/hiprtc.h"
@@ -513,6 +515,183 @@ static void lost(const lane *l) {
   hiprt_step_release(step);
 }
 
+/* A word that holds a stream's work back until it is 1; a test that waits for that work meanwhile is ended. */
+static volatile uint32_t *hold(const lane *l) {
+  void *gate;
+  CHECK(!hipHostMalloc(&gate, sizeof(uint32_t), 0));
+  *(volatile uint32_t *)gate = 0;
+  CHECK(!hipStreamWaitValue32(l->handle, gate, 1, hipStreamWaitValueEq, UINT32_MAX));
+  alarm(60);
+  return gate;
+}
+
+static void let_go(const lane *l, volatile uint32_t *gate) {
+  *gate = 1;
+  CHECK(!hiprt_stream_synchronize(l->stream) && !hipHostFree((void *)gate));
+  alarm(0);
+}
+
+/* The rungs that a library does right are found: all, and with is_lost not those of patches. No other stream is waited for,
+ * since its work may be held back until this thread goes on. */
+static void probes(const lane *l, int is_lost) {
+  const uint64_t words = (uintptr_t)l->z;
+  uint32_t rungs = 0;
+  lane other;
+  open_lane(&other);
+  volatile uint32_t *const gate = hold(&other);
+  CHECK(!hiprt_rules_probe(l->stream, canary, words, &rungs));
+  CHECK(rungs == (is_lost ? HIPRT_RUNGS & ~(1u << HIPRT_PATCH) : HIPRT_RUNGS));
+  let_go(&other, gate);
+  close_lane(&other);
+  CHECK(hiprt_rules_probe(l->stream, scale, words, &rungs) == HIPRT_E_ARGUMENT);
+  hiprt_step *step = hiprt_step_create("probes", 0);
+  CHECK(!hiprt_step_begin(step, l->stream));
+  CHECK(hiprt_rules_probe(l->stream, canary, words, &rungs) == HIPRT_E_RECORDING);
+  hiprt_step_cancel(step);
+  hiprt_step_release(step);
+}
+
+static hiprt_block *allocate(hiprt_pool *pool, const lane *l, uint64_t nbytes) {
+  hiprt_block *block;
+  CHECK(!hiprt_pool_allocate(pool, l->stream, nbytes, &block) && block->nbytes >= nbytes && !(block->address % 256));
+  return block;
+}
+
+/* A pool gives memory out in the order of the streams, within its limit, and back to HIP. */
+static void pools(const lane *l) {
+  enum { LIMIT = 4096 };
+  hiprt_pool *pool;
+  hiprt_block *block, *other_block;
+  hiprt_pool_stats stats;
+  uint64_t given;
+  lane other;
+  open_lane(&other);
+  CHECK(hiprt_pool_create(1000, 0, &pool) == HIPRT_E_ARGUMENT && !pool);
+  CHECK(!hiprt_pool_create(0, LIMIT, &pool));
+  block = allocate(pool, l, 1000);
+  const uint64_t first = block->address;
+  hiprt_pool_count(pool, &stats);
+  CHECK(block->nbytes == 1024 && stats.allocated == 1024 && stats.reserved == 1024 && stats.chunks == 1);
+  CHECK(hiprt_pool_allocate(pool, l->stream, LIMIT, &other_block) == HIPRT_E_LIMIT && !other_block);
+  CHECK(hiprt_pool_allocate(pool, l->stream, UINT64_MAX, &other_block) == HIPRT_E_LIMIT);
+  /* The stream itself has it again at once; another one not before the stream is done with it. */
+  volatile uint32_t *const gate = hold(l);
+  hiprt_pool_free(pool, block);
+  block = allocate(pool, l, 1000);
+  CHECK(block->address == first);
+  hiprt_pool_free(pool, block);
+  other_block = allocate(pool, &other, 1000);
+  CHECK(other_block->address != first);
+  hiprt_pool_count(pool, &stats);
+  CHECK(stats.retiring == 1024 && stats.reserved == 2048 && stats.peak == 1024);
+  let_go(l, gate);
+  block = allocate(pool, &other, 1000);
+  CHECK(block->address == first);
+  /* Where the limit is reached, it is waited for. */
+  hiprt_pool_free(pool, block);
+  hiprt_pool_free(pool, other_block);
+  CHECK(!hiprt_pool_trim(pool, &given) && given == 2048);
+  block = allocate(pool, l, LIMIT);
+  const uint64_t whole = block->address;
+  hiprt_pool_free(pool, block);
+  block = allocate(pool, &other, LIMIT);
+  CHECK(block->address == whole);
+  hiprt_pool_leave(pool, other.stream);
+  close_lane(&other);
+  CHECK(!hiprt_pool_trim(pool, &given) && !given);
+  hiprt_pool_free(pool, block);
+  block = allocate(pool, l, LIMIT);
+  hiprt_pool_release(pool);
+  hiprt_pool_free(pool, block);
+}
+
+/* By two launches or, on a third branch, three: y = x * by * 2 in the arena, of which the address is returned. */
+static int *issue_in(hiprt_arena *arena, const lane *l, int by, int branches) {
+  uint64_t asked[4];
+  int *at[4];
+  for (int i = 0; i <= branches; i++) {
+    CHECK(!hiprt_arena_request(arena, SIZE * sizeof(int), i == branches, asked + i));
+    at[i] = (int *)(uintptr_t)asked[i];
+  }
+  for (int i = 0; i < branches; i++) launch(l, scale, i == 1 && branches == 2 ? at[0] : l->x, at[i], i ? 2 : by);
+  launch(l, scale, at[branches == 2], at[branches], 2);
+  for (int i = 1; i < branches && branches > 2; i++) launch(l, add, at[i], at[branches], 0);
+  return at[branches];
+}
+
+static void expect_at(const hiprt_arena *arena, const lane *l, const int *asked, int by) {
+  uint64_t address;
+  int y[SIZE];
+  CHECK(!hiprt_arena_find(arena, (uintptr_t)asked, &address) && !hiprt_stream_synchronize(l->stream));
+  CHECK(!hipMemcpy(y, (void *)(uintptr_t)address, sizeof y, hipMemcpyDeviceToHost));
+  for (int i = 0; i < SIZE; i++) CHECK(y[i] == i * by);
+}
+
+/* The intermediates of a step share a block, at the same addresses each time; a step that needs more moves to another. */
+static void arenas(const lane *l) {
+  hiprt_pool *pool;
+  hiprt_arena *arena;
+  hiprt_outcome outcome;
+  hiprt_plan plan;
+  uint64_t address;
+  hiprt_step *step = make_step(HIPRT_RUNGS & ~(1u << HIPRT_UPDATE), 0), *other = make_step(HIPRT_RUNGS, 0);
+  CHECK(!hiprt_pool_create(0, 0, &pool) && !hiprt_arena_create(pool, &arena));
+  hiprt_pool_release(pool); /* the arena keeps it */
+  CHECK(hiprt_step_settle(step, arena) == HIPRT_E_ARGUMENT);
+  static const int factors[] = {3, 3, 5};
+  static const uint32_t rungs[] = {HIPRT_INSTANTIATE, HIPRT_REPLAY, HIPRT_PATCH};
+  for (int round = 0; round < 3; round++) {
+    CHECK(!hiprt_step_begin(step, l->stream));
+    const int *asked = issue_in(arena, l, factors[round], 2);
+    CHECK(!hiprt_step_settle(step, arena) && hiprt_step_settle(step, arena) == HIPRT_E_ARGUMENT);
+    CHECK(!hiprt_step_end(step, &outcome, 0) && outcome.nodes == 3 && outcome.rung == rungs[round]);
+    expect_at(arena, l, asked, 4 * factors[round]);
+    CHECK(hiprt_arena_find(arena, 256, &address) == HIPRT_E_ARGUMENT);
+  }
+  hiprt_arena_count(arena, &plan);
+  CHECK(plan.nbytes == 2048 && plan.lower_bound == 2048 && plan.requested == 3072 && plan.intermediates == 3);
+  CHECK(!hiprt_step_again(step, l->stream, &outcome, 0) && outcome.rung == HIPRT_REPLAY);
+  /* Three branches that may run together share nothing: the block grows, and what was launched before has lost its own. */
+  CHECK(!hiprt_step_begin(step, l->stream));
+  issue_in(arena, l, 3, 3);
+  CHECK(!hiprt_step_settle(step, arena));
+  hiprt_step_cancel(step);
+  CHECK(hiprt_step_again(step, l->stream, 0, 0) == HIPRT_E_ARGUMENT);
+  CHECK(!hiprt_step_begin(step, l->stream));
+  const int *asked = issue_in(arena, l, 3, 3);
+  CHECK(!hiprt_step_settle(step, arena) && !hiprt_step_end(step, &outcome, 0) && outcome.nodes == 6);
+  expect_at(arena, l, asked, 10);
+  hiprt_arena_count(arena, &plan);
+  CHECK(plan.nbytes == plan.lower_bound && plan.nbytes >= 3072 && plan.requested == 4096);
+  /* It is one step's. */
+  CHECK(!hiprt_step_begin(other, l->stream));
+  issue_in(arena, l, 3, 2);
+  CHECK(hiprt_step_settle(other, arena) == HIPRT_E_ARGUMENT);
+  hiprt_step_cancel(other);
+  CHECK(hiprt_arena_request(arena, UINT64_MAX, 0, &address) == HIPRT_E_LIMIT);
+  hiprt_step_release(step);
+  hiprt_step_release(other);
+  hiprt_arena_release(arena);
+}
+
+/* Memory of the engine's own is planned by its addresses. */
+static void plans(const lane *l) {
+  const uint64_t y = (uintptr_t)l->y, z = (uintptr_t)l->z, low = y < z ? y : z, high = y < z ? z : y, size = SIZE * sizeof(int);
+  const hiprt_intermediate all[] = {{low, low + size, 0, 0}, {high, high + size, 1, 0}}, wrong[] = {all[1], all[0]};
+  uint64_t offsets[2];
+  hiprt_plan plan;
+  hiprt_step *step = make_step(HIPRT_RUNGS, 0);
+  CHECK(hiprt_step_plan(step, 2, all, offsets, &plan) == HIPRT_E_ARGUMENT);
+  CHECK(!hiprt_step_begin(step, l->stream));
+  CHECK(!hiprt_step_plan(step, 1, all + 1, offsets, &plan) && plan.nbytes == size && plan.intermediates == 1);
+  issue(l, 3);
+  CHECK(hiprt_step_plan(step, 2, wrong, offsets, &plan) == HIPRT_E_ARGUMENT);
+  CHECK(!hiprt_step_plan(step, 2, all, offsets, &plan) && plan.nbytes == 2 * size && plan.requested == 2 * size);
+  CHECK(offsets[0] + offsets[1] == size);
+  hiprt_step_cancel(step);
+  hiprt_step_release(step);
+}
+
 int main(int argc, char **argv) {
   lane l;
   CHECK(hiprt_version() == HIPRT_VERSION && !hiprt_step_create("early", 0));
@@ -527,6 +706,7 @@ int main(int argc, char **argv) {
   } else if (argc > 1 && !strcmp(argv[1], "lost")) {
     lost(&l);
     verifies(&l, 1);
+    probes(&l, 1);
   } else {
     climb(&l);
     topologies(&l);
@@ -536,6 +716,10 @@ int main(int argc, char **argv) {
     moves(&l);
     explanations(&l);
     verifies(&l, 0);
+    probes(&l, 0);
+    pools(&l);
+    arenas(&l);
+    plans(&l);
     refusals(&l);
     refused_launches(&l);
     threads();

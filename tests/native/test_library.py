@@ -2,9 +2,11 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,12 @@ from helpers.native import build_with_library, run_sanitized
 
 import hiprt
 from hiprt import core
+from hiprt.allocator import arena
 from hiprt.flags import Flags
 from hiprt.graphs import Recording
+from hiprt.graphs.record.declarations import outlined
 from hiprt.graphs.record.dump import as_dict
+from hiprt.hip import lib
 from hiprt.native import build
 
 SANITIZERS = [
@@ -83,13 +88,49 @@ def test_defaults_are_those_of_the_flags():
     assert (rules.budget_nodes, rules.budget_bytes) == (fresh.graph_update_budget, fresh.graph_update_budget_mb << 20)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_plan_is_that_of_python(seed):
+    """hiprt_step_plan gives random copies and fills the offsets that a step in Python has for them."""
+    rng = random.Random(seed)
+    sizes = [rng.choice((0, 4, 300, 1024, 5000)) for _ in range(20)]
+    starts = [(1 << 58) + 8192 * i for i in range(len(sizes))]
+    extents = [(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+    kept = sorted(rng.sample(range(len(sizes)), 3))
+    targets = [rng.choice(starts[i : i + 3]) for i in range(len(starts) - 2) for _ in range(2)]
+
+    def issue(stream):
+        for of, to in pairwise(targets):
+            if of == to:
+                stream.fill(to, 0, 4, 1)
+            else:
+                stream.copy(to, of, 4, lib.hipMemcpyDeviceToDevice)
+
+    given = [(start, end, i in kept, 0) for i, (start, end) in enumerate(extents)]
+    offsets, plan = core.ffi.new("uint64_t[]", len(sizes)), core.ffi.new("hiprt_plan *")
+    with hiprt.Stream() as stream:
+        recording = Recording()
+        with recording.record(stream):
+            issue(stream)
+        ranges = core.ffi.new("hiprt_range[]", extents)
+        wanted = arena.layout(sizes, outlined(recording, ranges), kept)
+        step = core.lib.hiprt_step_create(core.ffi.NULL, core.ffi.NULL)
+        core.call(core.lib.hiprt_step_begin(step, stream.core))
+        issue(stream)
+        core.call(core.lib.hiprt_step_plan(step, len(given), given, offsets, plan))
+        core.lib.hiprt_step_release(step)
+    assert tuple(offsets) == wanted.offsets
+    assert (plan.nbytes, plan.lower_bound) == (wanted.nbytes, wanted.lower_bound)
+    assert (plan.requested, plan.intermediates) == (sum(sizes), len(sizes))
+    assert plan.nbytes < plan.requested
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_a_decode_loop_in_c(sanitizer, tmp_path, monkeypatch, root):
     """The example gives the same tokens by replays, by patches, by moves and eagerly."""
     source = root / "examples" / "c" / "decode.c"
     said = run_sanitized(build_with_library(tmp_path, source, sanitizer, monkeypatch, root))
-    assert "199 replay, 1 instantiate, 14 nodes" in said
+    assert "199 replay, 1 instantiate, 14 nodes in 512 of 1280 bytes" in said
     assert said.count("199 patch, 1 instantiate, 14 nodes") == 2
     assert "200 eager, 14 nodes" in said
     assert said.endswith("the same tokens each time\n")

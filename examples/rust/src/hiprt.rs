@@ -16,6 +16,10 @@ pub struct hiprt_stream([u8; 0]);
 pub struct hiprt_kernel([u8; 0]);
 #[repr(C)]
 pub struct hiprt_step([u8; 0]);
+#[repr(C)]
+pub struct hiprt_pool([u8; 0]);
+#[repr(C)]
+pub struct hiprt_arena([u8; 0]);
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -88,6 +92,43 @@ pub struct hiprt_mismatch {
     pub name: [c_char; 128],
 }
 
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct hiprt_block {
+    pub address: u64,
+    pub nbytes: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct hiprt_pool_stats {
+    pub allocated: u64,
+    pub reserved: u64,
+    pub peak: u64,
+    pub largest_free: u64,
+    pub retiring: u64,
+    pub blocks: u32,
+    pub chunks: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct hiprt_intermediate {
+    pub start: u64,
+    pub end: u64,
+    pub is_kept: u32,
+    pub zero: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct hiprt_plan {
+    pub nbytes: u64,
+    pub lower_bound: u64,
+    pub requested: u64,
+    pub intermediates: u64,
+}
+
 extern "C" {
     pub fn hiprt_version() -> c_int;
     pub fn hiprt_failure_status() -> c_int;
@@ -119,7 +160,25 @@ extern "C" {
     pub fn hiprt_copy(stream: *mut hiprt_stream, dst: u64, src: u64, nbytes: u64, kind: c_int) -> c_int;
     pub fn hiprt_fill(stream: *mut hiprt_stream, dst: u64, value: u32, width: u32, count: u64) -> c_int;
     pub fn hiprt_barrier(stream: *mut hiprt_stream) -> c_int;
+    pub fn hiprt_pool_create(device: c_int, limit: u64, out_pool: *mut *mut hiprt_pool) -> c_int;
+    pub fn hiprt_pool_release(pool: *mut hiprt_pool);
+    pub fn hiprt_pool_allocate(
+        pool: *mut hiprt_pool,
+        stream: *mut hiprt_stream,
+        nbytes: u64,
+        out_block: *mut *mut hiprt_block,
+    ) -> c_int;
+    pub fn hiprt_pool_free(pool: *mut hiprt_pool, block: *mut hiprt_block);
+    pub fn hiprt_pool_leave(pool: *mut hiprt_pool, stream: *mut hiprt_stream);
+    pub fn hiprt_pool_trim(pool: *mut hiprt_pool, out_nbytes: *mut u64) -> c_int;
+    pub fn hiprt_pool_count(pool: *mut hiprt_pool, out_stats: *mut hiprt_pool_stats);
     pub fn hiprt_rules_default(out_rules: *mut hiprt_rules);
+    pub fn hiprt_rules_probe(
+        stream: *mut hiprt_stream,
+        store: *mut hiprt_kernel,
+        words: u64,
+        out_rungs: *mut u32,
+    ) -> c_int;
     pub fn hiprt_step_create(name: *const c_char, rules: *const hiprt_rules) -> *mut hiprt_step;
     pub fn hiprt_step_release(step: *mut hiprt_step);
     pub fn hiprt_step_begin(step: *mut hiprt_step, stream: *mut hiprt_stream) -> c_int;
@@ -158,4 +217,17 @@ extern "C" {
     pub fn hiprt_step_explain(step: *mut hiprt_step, out_text: *mut c_char, room: u64, out_size: *mut u64) -> c_int;
     pub fn hiprt_step_dump(step: *mut hiprt_step, out_text: *mut c_char, room: u64, out_size: *mut u64) -> c_int;
     pub fn hiprt_step_count(step: *mut hiprt_step, out_stats: *mut hiprt_step_stats);
+    pub fn hiprt_step_plan(
+        step: *mut hiprt_step,
+        count: u32,
+        intermediates: *const hiprt_intermediate,
+        out_offsets: *mut u64,
+        out_plan: *mut hiprt_plan,
+    ) -> c_int;
+    pub fn hiprt_arena_create(pool: *mut hiprt_pool, out_arena: *mut *mut hiprt_arena) -> c_int;
+    pub fn hiprt_arena_release(arena: *mut hiprt_arena);
+    pub fn hiprt_arena_request(arena: *mut hiprt_arena, nbytes: u64, is_kept: c_int, out_address: *mut u64) -> c_int;
+    pub fn hiprt_step_settle(step: *mut hiprt_step, arena: *mut hiprt_arena) -> c_int;
+    pub fn hiprt_arena_find(arena: *const hiprt_arena, address: u64, out_address: *mut u64) -> c_int;
+    pub fn hiprt_arena_count(arena: *const hiprt_arena, out_plan: *mut hiprt_plan);
 }

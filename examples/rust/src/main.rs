@@ -1,5 +1,6 @@
-//! A decode loop in Rust: each token is one graph launch. It is the program of examples/c/decode.c: the same model, the
-//! same four ways, the same tokens. `hiprt.rs` declares libhiprt, `hip.rs` the functions of HIP that an engine calls itself.
+//! A decode loop in Rust: each token is one graph launch. It is the program of examples/c/decode.c in memory of its own: the
+//! same model, the same four ways, the same tokens. `hiprt.rs` declares libhiprt, `hip.rs` the functions of HIP that an
+//! engine calls itself.
 //!
 //! PYTHON=python cargo run --release
 mod hip;

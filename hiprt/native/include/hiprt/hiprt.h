@@ -140,6 +140,55 @@ int hiprt_fill(hiprt_stream *stream, uint64_t dst, uint32_t value, uint32_t widt
  * Ownership: none. Threads and errors: as hiprt_launch_kernel. */
 int hiprt_barrier(hiprt_stream *stream);
 
+/* ---- memory: a pool, for engines that have none ---- */
+
+typedef struct hiprt_pool hiprt_pool;
+
+/* Memory that a pool gave out: where it is, and its bytes, at least those that were asked for. */
+typedef struct {
+  uint64_t address, nbytes;
+} hiprt_block;
+
+/* What a pool holds; in bytes, but for the last two. */
+typedef struct {
+  uint64_t allocated;    /* in the hands of the engine */
+  uint64_t reserved;     /* taken from HIP */
+  uint64_t peak;         /* the most that was allocated at once */
+  uint64_t largest_free; /* the largest block that is free */
+  uint64_t retiring;     /* free, and as far as is known still in use on the stream that it was allocated for */
+  uint32_t blocks, chunks;
+} hiprt_pool_stats;
+
+/* Make a pool of a device's memory. It takes memory from HIP with hipMalloc where it has none that fits, keeps what is freed,
+ * and gives it out again in the order of the streams. limit: the most bytes that it takes from HIP; 0: no bound.
+ * Ownership: the caller's. Threads: any. Errors: HIPRT_E_CLOSED, HIPRT_E_ARGUMENT where there is no such device,
+ * HIPRT_E_MEMORY. */
+int hiprt_pool_create(int device, uint64_t limit, hiprt_pool **out_pool);
+/* Give up a pool. Its memory goes back to HIP with the last block that is freed.
+ * Ownership: ends. Threads: any. Errors: none. */
+void hiprt_pool_release(hiprt_pool *pool);
+/* Allocate memory for work that is put on the stream from now on; what it holds is not defined. A block that was freed on the
+ * same stream is used at once; one of another stream once the work before its free is known to be done. A sequence of calls
+ * that comes again gets the addresses that it had before. nbytes is rounded up, by at most an eighth of it, to 512 at least.
+ * Only where no block fits and HIP has no memory left, or `limit` is reached, other streams are waited for.
+ * Ownership: the block is the caller's until hiprt_pool_free, and the stream must not be closed before hiprt_pool_leave.
+ * Threads: any. Errors: HIPRT_E_ARGUMENT where the stream is of another device; HIPRT_E_LIMIT, HIPRT_E_MEMORY, HIPRT_E_CLOSED,
+ * hipErrorOutOfMemory: nothing is allocated. */
+int hiprt_pool_allocate(hiprt_pool *pool, hiprt_stream *stream, uint64_t nbytes, hiprt_block **out_block);
+/* Free a block behind the work that is on its stream by now. Work of other streams with it is to be ordered before that. What
+ * a step has in its nodes stays allocated as long as the step launches them.
+ * Ownership: ends. Threads: any. Errors: none; NULL is freed without effect. */
+void hiprt_pool_free(hiprt_pool *pool, hiprt_block *block);
+/* Say that nothing more is allocated for a stream, before it is closed: others may have its blocks once its work is done.
+ * Ownership: unchanged; blocks that are out stay valid. Threads: any that does not allocate for the stream. Errors: none. */
+void hiprt_pool_leave(hiprt_pool *pool, hiprt_stream *stream);
+/* Give memory of which no block is out back to HIP, which may wait for the device. *out_nbytes, unless NULL: how much.
+ * Ownership: unchanged. Threads: any. Errors: HIPRT_E_RECORDING while work of other code is being captured. */
+int hiprt_pool_trim(hiprt_pool *pool, uint64_t *out_nbytes);
+/* Tell what the pool holds.
+ * Ownership: none. Threads: any. Errors: none. */
+void hiprt_pool_count(hiprt_pool *pool, hiprt_pool_stats *out_stats);
+
 /* ---- rungs ---- */
 
 /* How a step is launched; a set of rungs has the bit 1 << rung. */
@@ -166,6 +215,17 @@ typedef struct {
 /* Fill in what a step does that was given no rules: all rungs, and the defaults of HIPRT_GRAPH_* in docs/flags.md.
  * Ownership: none. Threads: any. Errors: none. */
 void hiprt_rules_default(hiprt_rules *out_rules);
+#define HIPRT_PROBE_WORDS 5 /* numbers of 32 bits that a probe writes */
+
+/* Find out which rungs the stream's HIP library and device do right: small graphs are made, and patched and updated 64 times,
+ * and each launch must see the newest value. store: a kernel (uint32_t *word, uint32_t value) that writes the value, as a
+ * canary is; its first argument is declared as written. words: device memory for HIPRT_PROBE_WORDS numbers, which nothing else
+ * uses meanwhile. *out_rungs: the set of rungs, for hiprt_rules; replay and eager are always in it. Whether structures that are
+ * passed by value survive a patch is not looked at. It waits for the stream, and for no other, and takes milliseconds.
+ * Ownership: the memory stays the caller's. Threads: any, on a stream on which no other thread works. Errors: HIPRT_E_ARGUMENT
+ * where the kernel is declared in another way; HIPRT_E_RECORDING, HIPRT_E_CLOSED, HIPRT_E_MEMORY, hipErrorOutOfMemory: nothing
+ * is known then. What HIP refuses in another way is a rung that it does not do right, which is no error. */
+int hiprt_rules_probe(hiprt_stream *stream, hiprt_kernel *store, uint64_t words, uint32_t *out_rungs);
 
 /* How a step was launched. */
 typedef struct {
@@ -280,6 +340,61 @@ int hiprt_step_dump(hiprt_step *step, char *out_text, uint64_t room, uint64_t *o
 /* Tell what the step has done so far.
  * Ownership: none. Threads: any, but for one that records the step. Errors: none. */
 void hiprt_step_count(hiprt_step *step, hiprt_step_stats *out_stats);
+
+/* ---- memory plans: the intermediates of a step in one block ---- */
+
+/* An intermediate of a step: the bytes [start, end), by the addresses that its launches are given. */
+typedef struct {
+  uint64_t start, end;
+  uint32_t is_kept; /* it is read after the step, so that nothing which is used later may lie there */
+  uint32_t zero;
+} hiprt_intermediate;
+
+/* The size of a plan, in bytes but for the last. */
+typedef struct {
+  uint64_t nbytes;      /* of the block */
+  uint64_t lower_bound; /* no plan is smaller */
+  uint64_t requested;   /* all intermediates, side by side */
+  uint64_t intermediates;
+} hiprt_plan;
+
+/* Plan where the intermediates of what this thread has recorded by now lie in one block. Two share bytes only where the edges
+ * order every node that touches one before every node that touches the other, so that the step needs no further edge. The
+ * intermediates are ascending and disjoint. *out_offsets: the offset of each in the block, a multiple of 256.
+ * Ownership: none. Threads: the one that began the step. Errors: HIPRT_E_ARGUMENT where it has not, or the intermediates are in
+ * another order; HIPRT_E_MEMORY: for n nodes n * n / 4 bytes are needed. */
+int hiprt_step_plan(hiprt_step *step, uint32_t count, const hiprt_intermediate *intermediates, uint64_t *out_offsets,
+                    hiprt_plan *out_plan);
+
+typedef struct hiprt_arena hiprt_arena;
+
+/* Make an arena: memory for the intermediates of one step, in one block of a pool, which is planned anew where the step is
+ * recorded with other work. All launches of the step are on the stream on which it was recorded.
+ * Ownership: the caller's; it is released behind the step, which goes on using its block. Threads: any. Errors:
+ * HIPRT_E_MEMORY. */
+int hiprt_arena_create(hiprt_pool *pool, hiprt_arena **out_arena);
+/* Give up an arena. Its block is freed behind the work that is on its stream by now.
+ * Ownership: ends. Threads: any, when no other uses the arena. Errors: none. */
+void hiprt_arena_release(hiprt_arena *arena);
+/* Ask for memory of an intermediate of the step that is being recorded. *out_address stands for it until hiprt_step_settle:
+ * only launches, copies and fills that are recorded may be given it, or an address in it, as a buffer. is_kept: the engine reads
+ * it after the step.
+ * Ownership: the arena's. Threads: one at a time. Errors: HIPRT_E_MEMORY; HIPRT_E_LIMIT where no addresses are left. */
+int hiprt_arena_request(hiprt_arena *arena, uint64_t nbytes, int is_kept, uint64_t *out_address);
+/* Give all that was asked of the arena memory, and what is recorded the addresses of that, before hiprt_step_end; once a
+ * recording. The same work as at the last time gets the same addresses, so that it is a replay. Where the block must grow, the
+ * step's launches before are forgotten by hiprt_step_again.
+ * Ownership: unchanged. Threads: the one that began the step. Errors: HIPRT_E_ARGUMENT where it has not, where the recording
+ * was settled before or has work of other code in it, and where the arena is that of another step or stream; HIPRT_E_MEMORY;
+ * else as hiprt_pool_allocate. The step is then to be cancelled. */
+int hiprt_step_settle(hiprt_step *step, hiprt_arena *arena);
+/* Tell where the memory lies that an address stood for. What is kept holds its bytes until the step is recorded again, and
+ * nothing else does behind the step.
+ * Ownership: the arena's. Threads: one at a time. Errors: HIPRT_E_ARGUMENT where the last hiprt_step_settle gave it none. */
+int hiprt_arena_find(const hiprt_arena *arena, uint64_t address, uint64_t *out_address);
+/* Tell the size of the last plan; zeros before the first.
+ * Ownership: none. Threads: one at a time. Errors: none. */
+void hiprt_arena_count(const hiprt_arena *arena, hiprt_plan *out_plan);
 /* cffi end */
 
 #ifdef HIPRT_BUILDS_LIBRARY

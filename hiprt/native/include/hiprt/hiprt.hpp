@@ -105,6 +105,100 @@ class stream {
   std::unique_ptr<hiprt_stream, void (*)(hiprt_stream *)> held_;
 };
 
+class pool;
+
+// Memory of a pool, which is freed behind the work that is on its stream when its owner goes.
+template <typename T>
+class block {
+ public:
+  block(block &&other) noexcept : pool_(other.pool_), held_(std::exchange(other.held_, nullptr)), count_(other.count_) {}
+  block &operator=(block &&other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(held_, other.held_);
+    std::swap(count_, other.count_);
+    return *this;
+  }
+  ~block() {
+    if (held_) hiprt_pool_free(pool_, held_);
+  }
+  T *data() const noexcept { return reinterpret_cast<T *>(static_cast<std::uintptr_t>(held_->address)); }
+  std::size_t size() const noexcept { return count_; }
+
+ private:
+  friend class pool;
+  block(hiprt_pool *from, hiprt_block *held, std::size_t count) : pool_(from), held_(held), count_(count) {}
+  hiprt_pool *pool_;
+  hiprt_block *held_;
+  std::size_t count_;
+};
+
+// A pool of a device's memory; limit: the most bytes that it takes from HIP, 0 for no bound.
+class pool {
+ public:
+  explicit pool(int device, std::uint64_t limit = 0) : held_(nullptr, &hiprt_pool_release) {
+    hiprt_pool *made;
+    check(hiprt_pool_create(device, limit, &made));
+    held_.reset(made);
+  }
+  // Allocate `count` elements for work that is put on the stream from now on.
+  template <typename T>
+  block<T> allocate(const stream &on, std::size_t count) {
+    hiprt_block *made;
+    check(hiprt_pool_allocate(get(), on.get(), count * sizeof(T), &made));
+    return block<T>(get(), made, count);
+  }
+  // Nothing more is allocated for a stream, which is closed next.
+  void leave(const stream &on) { hiprt_pool_leave(get(), on.get()); }
+  // Give HIP back what nobody holds; the bytes of it.
+  std::uint64_t trim() {
+    std::uint64_t nbytes = 0;
+    check(hiprt_pool_trim(get(), &nbytes));
+    return nbytes;
+  }
+  hiprt_pool_stats stats() const {
+    hiprt_pool_stats counted{};
+    hiprt_pool_count(get(), &counted);
+    return counted;
+  }
+  hiprt_pool *get() const noexcept { return held_.get(); }
+
+ private:
+  std::unique_ptr<hiprt_pool, void (*)(hiprt_pool *)> held_;
+};
+
+// Memory of one step's intermediates; it goes behind the step.
+class arena {
+ public:
+  explicit arena(const pool &of) : held_(nullptr, &hiprt_arena_release) {
+    hiprt_arena *made;
+    check(hiprt_arena_create(of.get(), &made));
+    held_.reset(made);
+  }
+  // Ask for `count` elements while the step is recorded; only work that is recorded may use the address.
+  template <typename T>
+  T *request(std::size_t count, bool is_kept = false) {
+    std::uint64_t address;
+    check(hiprt_arena_request(get(), count * sizeof(T), is_kept, &address));
+    return reinterpret_cast<T *>(static_cast<std::uintptr_t>(address));
+  }
+  // Where what was asked for lies since step::settle.
+  template <typename T>
+  T *find(T *requested) const {
+    std::uint64_t address;
+    check(hiprt_arena_find(get(), reinterpret_cast<std::uintptr_t>(requested), &address));
+    return reinterpret_cast<T *>(static_cast<std::uintptr_t>(address));
+  }
+  hiprt_plan plan() const {
+    hiprt_plan counted{};
+    hiprt_arena_count(get(), &counted);
+    return counted;
+  }
+  hiprt_arena *get() const noexcept { return held_.get(); }
+
+ private:
+  std::unique_ptr<hiprt_arena, void (*)(hiprt_arena *)> held_;
+};
+
 // A kernel whose arguments have these types: kernel<reads<float>, writes<float>, int>.
 template <typename... Arguments>
 class kernel {
@@ -135,6 +229,14 @@ inline hiprt_rules default_rules() {
   return rules;
 }
 
+// The rungs that a stream's library and device do right, found out with a kernel that writes a number, in device memory for
+// HIPRT_PROBE_WORDS of them.
+inline std::uint32_t probe(const stream &on, const kernel<writes<std::uint32_t>, std::uint32_t> &store, std::uint32_t *words) {
+  std::uint32_t rungs = 0;
+  check(hiprt_rules_probe(on.get(), store.get(), reinterpret_cast<std::uintptr_t>(words), &rungs));
+  return rungs;
+}
+
 // Work that is recorded, and launched as one graph.
 class step {
  public:
@@ -157,6 +259,17 @@ class step {
     const int status = hiprt_step_end(get(), &outcome, &ran);
     check(status, ran != 0);
     return outcome;
+  }
+  // Give what the work asked of an arena its memory: the last that the work of a call does.
+  void settle(const arena &of) { check(hiprt_step_settle(get(), of.get())); }
+  // Plan the intermediates of what the work has recorded by now: the offset of each in one block.
+  std::vector<std::uint64_t> plan(const std::vector<hiprt_intermediate> &intermediates, hiprt_plan *out_plan = nullptr) {
+    std::vector<std::uint64_t> offsets(intermediates.size() + 1);
+    hiprt_plan size;
+    const auto count = static_cast<std::uint32_t>(intermediates.size());
+    check(hiprt_step_plan(get(), count, intermediates.data(), offsets.data(), out_plan ? out_plan : &size));
+    offsets.pop_back();
+    return offsets;
   }
   // Launch a graph that other code captured; a later one of the same work is patched in. `is_given`: it becomes ours.
   template <typename Graph>
