@@ -526,8 +526,9 @@ static volatile uint32_t *hold(const lane *l) {
 }
 
 static void let_go(const lane *l, volatile uint32_t *gate) {
-  *gate = 1;
-  CHECK(!hiprt_stream_synchronize(l->stream) && !hipHostFree((void *)gate));
+  hipStream_t key;
+  CHECK(!hipStreamCreateWithFlags(&key, hipStreamNonBlocking) && !hipStreamWriteValue32(key, (void *)gate, 1, 0));
+  CHECK(!hiprt_stream_synchronize(l->stream) && !hipStreamDestroy(key) && !hipHostFree((void *)gate));
   alarm(0);
 }
 
