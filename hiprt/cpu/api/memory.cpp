@@ -90,7 +90,9 @@ hipError_t allocate_pitched(void **out, size_t *pitch, size_t width, size_t heig
   if (__builtin_mul_overflow(*pitch, height, &size) || __builtin_mul_overflow(size, depth, &size)) {
     return hipErrorOutOfMemory;
   }
-  return allocate(out, size, MemoryKind::Device, 0);
+  const hipError_t error = allocate(out, size, MemoryKind::Device, 0);
+  if (!error && *out) note_shape(*out, {*pitch, width, height});
+  return error;
 }
 
 bool is_registered(MemoryKind kind) { return kind == MemoryKind::Registered; }

@@ -77,6 +77,7 @@ hipError_t set_node(hipGraphNode_t handle, int type, Make make) {
     if (!node || node->action.type != type) return hipErrorInvalidValue;
     Action action;
     if (const hipError_t error = make(*node, &action)) return error;
+    if (refuses_rows(action)) return hipErrorInvalidValue;
     stay_cooperative(node->action, &action);
     node->action = std::move(action);
     return hipSuccess;

@@ -26,6 +26,7 @@ Result compare(const Node &now, const Node &next) {
   if (!quirk(Quirk::UpdateNoDepCheck) && now.dependencies.size() != next.dependencies.size()) {
     return hipGraphExecUpdateErrorTopologyChanged;
   }
+  if (refuses_rows(next.action)) return hipGraphExecUpdateErrorParametersChanged;
   return now.action.type == hipGraphNodeTypeMemset ? compare_actions(now.action, next.action)
                                                    : hipGraphExecUpdateSuccess;
 }

@@ -115,14 +115,6 @@ bool contradicts(hipMemcpyKind kind, const void *dst, const void *src) {
   return kind != (is_pageable(src) ? hipMemcpyHostToDevice : hipMemcpyDeviceToHost);
 }
 
-// Returns whether the rows of a fill, each a whole pitch long, are more than the allocation has from its first byte on
-// (ihipGraphMemsetParams_validate, hip_memory.cpp:3299 of ROCm/clr @f9f995c6d).
-bool is_too_wide(const hipMemsetParams &params) {
-  const auto allocation = find_allocation(params.dst);
-  size_t size = 0;
-  return allocation && (__builtin_mul_overflow(params.pitch, params.height, &size) || size > allocation->size);
-}
-
 bool any_zero(const dim3 &d) { return d.x == 0 || d.y == 0 || d.z == 0; }
 
 bool is_2d(const FillWork &work) { return work.height > 1 || work.depth > 1; }
@@ -212,7 +204,9 @@ hipError_t make_copy_action(void *dst, const void *src, size_t size, hipMemcpyKi
 hipError_t make_action(const hipMemsetParams *params, Action *out) {
   if (!params) return hipErrorInvalidValue;
   const hipMemsetParams given = from_application(params);
-  if (given.width == 0 || given.height == 0 || is_too_wide(given)) return hipErrorInvalidValue;
+  const Box box{static_cast<std::byte *>(given.dst), given.pitch, 0};
+  if (given.width == 0 || given.height == 0 || is_too_wide(box, given.height)) return hipErrorInvalidValue;
+  if (quirk(Quirk::FillShapeReject) && given.height > 1 && has_fewer_rows(box, given.height)) return hipErrorInvalidValue;
   std::shared_ptr<FillWork> work;
   if (const hipError_t error = make_fill(given, &work)) return error;
   *out = fill_action(std::move(work));
@@ -359,6 +353,12 @@ void give_fill_params(const Node &node, hipMemsetParams *out) {
 hipHostNodeParams host_params(const Node &node) {
   const auto &work = work_of<HostWork>(node);
   return {work.fn, work.data};
+}
+
+bool refuses_rows(const Action &next) {
+  if (!quirk(Quirk::FillShapeReject) || next.type != hipGraphNodeTypeMemset) return false;
+  const auto &work = static_cast<const FillWork &>(*next.work);
+  return is_2d(work) && !was_asked_for(work.dst, work.width * work.element_size, work.height);
 }
 
 hipGraphExecUpdateResult compare_actions(const Action &now, const Action &next) {

@@ -36,6 +36,8 @@ hipMemsetParams fill_params(const Node &node);
 void give_fill_params(const Node &node, hipMemsetParams *out);
 hipHostNodeParams host_params(const Node &node);
 
+// Returns whether a node of a graph, and an update, do not take a fill of several rows (fill_shape_reject).
+bool refuses_rows(const Action &next);
 // Returns whether an executable node may go from one action to another, in hipGraphExecUpdate's terms.
 hipGraphExecUpdateResult compare_actions(const Action &now, const Action &next);
 

@@ -22,7 +22,7 @@ const Group kEvery = {
     Quirk::ExecOverlap,               // nothing orders launches on different streams
     Quirk::HostParamsLive,            // host nodes hold a pointer to their parameters
     Quirk::DeviceBinding,             // the thread's current device decides which functions exist
-    Quirk::ZeroDimReject,
+    Quirk::ZeroDimReject, Quirk::FillShapeReject,
     Quirk::AddFailKeepsNode,
     Quirk::InstantiateGarbageHandle,
     Quirk::EndcaptureGarbageHandle,

@@ -49,6 +49,7 @@ namespace cpu {
   X(DeviceBinding, device_binding)                                \
   X(FuncReject, func_reject)                                      \
   X(ZeroDimReject, zero_dim_reject)                               \
+  X(FillShapeReject, fill_shape_reject)                           \
   X(AddFailKeepsNode, add_fail_keeps_node)                        \
   X(InstantiateGarbageHandle, instantiate_garbage_handle)         \
   X(EndcaptureGarbageHandle, endcapture_garbage_handle)           \

@@ -90,4 +90,20 @@ hipError_t make_fill(const hipMemsetParams &p, std::shared_ptr<FillWork> *out) {
   return make_box_fill(box, {p.width, p.height, 1}, p.value, p.elementSize, out);
 }
 
+bool is_too_wide(const Box &dst, size_t height) {
+  const auto allocation = find_allocation(dst.base);
+  size_t size = 0;
+  return allocation && (__builtin_mul_overflow(dst.pitch, height, &size) || size > allocation->size);
+}
+
+bool has_fewer_rows(const Box &dst, size_t height) {
+  const auto allocation = find_allocation(dst.base);
+  return allocation && dst.pitch == allocation->shape.pitch && height > allocation->shape.height;
+}
+
+bool was_asked_for(const Box &dst, size_t width, size_t height) {
+  const auto allocation = find_allocation(dst.base);
+  return allocation && width <= allocation->shape.width && height <= allocation->shape.height;
+}
+
 }  // namespace cpu

@@ -31,4 +31,15 @@ hipError_t make_box_fill(const Box &dst, hipExtent elements, uint32_t value, uin
                          std::shared_ptr<FillWork> *out);
 hipError_t make_fill(const hipMemsetParams &params, std::shared_ptr<FillWork> *out);
 
+// What CLR asks of the rows of a fill, beside that they are in bounds.
+// Returns whether the rows, each a whole pitch long, are more than the allocation has from its first byte on
+// (ihipGraphMemsetParams_validate, hip_memory.cpp:3299 of ROCm/clr @f9f995c6d).
+bool is_too_wide(const Box &dst, size_t height);
+// Returns whether memory of hipMallocPitch and its kin was asked for with fewer rows, if the fill has its pitch
+// (ihipMemset3D_validate, hip_memory.cpp:3487).
+bool has_fewer_rows(const Box &dst, size_t height);
+// Returns whether memory was asked for with such rows, in bytes, which no memory but that of hipMallocPitch and its kin was
+// (GraphMemsetNode::SetParamsInternal, hip_graph_internal.hpp:2115).
+bool was_asked_for(const Box &dst, size_t width, size_t height);
+
 }  // namespace cpu

@@ -155,7 +155,7 @@ void show(void *base, size_t size, MemoryKind kind, int device, unsigned flags, 
   Registry &all = registry();
   {
     const std::lock_guard lock(all.lock);
-    add_locked(all, {base, size, kind, device, flags, pool, 0});
+    add_locked(all, {base, size, kind, device, flags, pool, 0, {}});
   }
   // Memory of pools comes and goes when its stream gets there, which pool.cpp and graph_memory.cpp note.
   if (kind != MemoryKind::Pool) memory_taken(number(base), size, may_be_written(kind));
@@ -166,7 +166,7 @@ bool show_unknown(void *base, size_t size, MemoryKind kind, int device, unsigned
   {
     const std::lock_guard lock(all.lock);
     if (overlaps_locked(all, base, size)) return false;
-    add_locked(all, {base, size, kind, device, flags, nullptr, 0});
+    add_locked(all, {base, size, kind, device, flags, nullptr, 0, {}});
   }
   memory_taken(number(base), size, may_be_written(kind));
   return true;
@@ -174,6 +174,13 @@ bool show_unknown(void *base, size_t size, MemoryKind kind, int device, unsigned
 
 bool hide(void *base) {
   return take_allocation(base, [](MemoryKind) { return true; }).has_value();
+}
+
+void note_shape(void *base, const PitchedShape &shape) {
+  Registry &all = registry();
+  const std::lock_guard lock(all.lock);
+  const auto it = all.by_base.find(number(base));
+  if (it != all.by_base.end()) it->second.shape = shape;
 }
 
 std::optional<Allocation> take_allocation(const void *base, KindTest wanted) {

@@ -21,6 +21,11 @@ enum class MemoryKind {
   Imported,    // another process's, by hipIpcOpenMemHandle
 };
 
+// What hipMallocPitch and its kin were asked for, in bytes and rows, and the pitch that they gave; zeros for other memory.
+struct PitchedShape {
+  size_t pitch, width, height;
+};
+
 // A known range of addresses.
 struct Allocation {
   void *base;
@@ -30,6 +35,7 @@ struct Allocation {
   unsigned flags;
   hipMemPool_t pool;      // the pool that a MemoryKind::Pool is of
   unsigned long long id;  // never used twice
+  PitchedShape shape;
 };
 
 constexpr size_t kMemoryAlignment = 256;
@@ -55,6 +61,7 @@ size_t reserved_bytes(int device);
 // Shows an address range to queries and range checks, or hides it again. The caller owns the memory itself.
 void show(void *base, size_t size, MemoryKind kind, int device, unsigned flags, hipMemPool_t pool);
 bool hide(void *base);
+void note_shape(void *base, const PitchedShape &shape);
 // Shows a range unless a part of it is known already; false if so.
 bool show_unknown(void *base, size_t size, MemoryKind kind, int device, unsigned flags);
 // Hides and returns the allocation that starts at base, if its kind passes the test. Of two threads that free one, one
