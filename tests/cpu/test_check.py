@@ -389,3 +389,28 @@ go('one_never_written', w, y)
 def test_defects_in_rows_of_threads_are_found(check):
     code = "\nrenew(x, y, z)\n".join(code for code, *_ in DEFECTS_IN_ROWS)
     assert rows(check, code) == [(kind, involved) for _, kind, involved in DEFECTS_IN_ROWS]
+
+
+def test_pages_that_take_each_others_place_are_told_apart(check):
+    """Three pages 512 pages apart: one of them is at hand at a time."""
+    source = """
+#define KERNEL(name) extern "C" __global__ void name(int *y)
+KERNEL(hop) { for (int k = 0; k < 3; ++k) y[threadIdx.x + (k << 19)] += 1; }
+KERNEL(trip) {
+  for (int k = 0; k < 3; ++k) y[threadIdx.x + (k << 19)] += 1;
+  if (threadIdx.x == 40) y[(1 << 19) + 3] = 0;
+}
+"""
+    found = check(f"""{HOST}
+from helpers.rtc import Program
+program = Program({source!r}, name="pages.hip")
+y = ok(hip.hipMalloc(5 << 20))
+ok(hip.hipMemset(y, 0, 5 << 20))
+values = np.array([int(y)], np.uint64)
+for name in ("hop", "hop", "trip"):
+    cells = np.array([values.ctypes.data], np.uint64)
+    ok(hip.hipModuleLaunchKernel(program.function(name), 1, 1, 1, 64, 1, 1, 0, None, cells, None))
+ok(hip.hipDeviceSynchronize())
+""")
+    involved = [{(i["kernel"], i["thread"][0]) for i in f["involved"]} for f in found]
+    assert ([f["kind"] for f in found], involved) == (["race"], [{("trip", 40), ("trip", 3)}])

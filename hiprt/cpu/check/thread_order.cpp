@@ -9,6 +9,7 @@ void ThreadOrder::begin_kernel(EpochLog *log, unsigned core) {
   core_ = core;
   runs_.clear();
   variables_.clear();
+  releases_.clear();
   grid_ = {};
   passed_ = 0;
 }
@@ -25,13 +26,11 @@ void ThreadOrder::begin_block(uint32_t block, unsigned threads) {
 }
 
 void ThreadOrder::reach_grid() {
-  const auto place = static_cast<uint32_t>(grid_.releases.size());
-  grid_.of_block[block_].push_back(place);
-  if (!of_block_.empty()) grid_.with_known.push_back(place);
-  grid_.releases.push_back({block_, false, std::vector<uint32_t>(threads_, phase_ - 1), of_block_});
+  const uint32_t last = phase_ - 1;
+  pass_on(&grid_, {block_, false, 0, last, last, last, {}, of_block_});
 }
 
-void ThreadOrder::pass_grid() { passed_ = static_cast<uint32_t>(grid_.releases.size()); }
+void ThreadOrder::pass_grid() { passed_ = grid_.count; }
 
 const EpochLog::Owner *ThreadOrder::owner(uint32_t epoch) const {
   const auto after = std::upper_bound(runs_.begin(), runs_.end(), epoch, [](uint32_t e, const EpochLog::Run *run) { return e < run->first; });
@@ -120,27 +119,23 @@ void ThreadOrder::fence(unsigned thread, bool of_device) {
 }
 
 void ThreadOrder::atomic(unsigned thread, uintptr_t address, bool writes, bool reads, bool releases) {
-  std::unique_ptr<SyncVariable> &variable = variables_[address];
-  if (!variable) variable = std::make_unique<SyncVariable>();
+  SyncVariable &variable = variables_[address];
   if (writes && (releases || fenced_[thread])) {
-    Release release{block_, !releases && !fence_is_of_device_[thread], {}, of_block_};
-    release.times.resize(threads_);
-    for (unsigned of = 0; of < threads_; ++of) release.times[of] = known_time(of, thread);
-    release.times[thread] = releases ? time_[thread] : fenced_[thread];
+    const unsigned warp = thread / kLanes;
+    const uint32_t own = releases ? time_[thread] : fenced_[thread], last = phase_ - 1;
+    Release release{block_, !releases && !fence_is_of_device_[thread], thread, own, std::max(last, warp_[warp]), last, {}, of_block_};
+    for (unsigned lane = 0; has_lanes_[warp] && lane < kLanes; ++lane) release.of_lanes.push_back(known_time(warp * kLanes + lane, thread));
     if (releases) advance(thread);
     for (const Known &known : of_thread_[thread]) add(&release.known, known);
-    const auto place = static_cast<uint32_t>(variable->releases.size());
     // What came before at this variable is known to whoever acquires it.
-    const auto is_own = [&](const Known &known) { return known.variable == variable.get(); };
+    const auto is_own = [&](const Known &known) { return known.variable == &variable; };
     release.known.erase(std::remove_if(release.known.begin(), release.known.end(), is_own), release.known.end());
-    variable->of_block[block_].push_back(place);
-    if (!release.known.empty()) variable->with_known.push_back(place);
-    variable->releases.push_back(std::move(release));
+    pass_on(&variable, std::move(release));
   }
   // Many programs leave out the fence behind the atomic operation that they learn from, and hardware does without.
-  if (reads && !variable->releases.empty()) {
+  if (reads && variable.count) {
     if (of_thread_[thread].empty()) knowing_.push_back(thread);
-    add(&of_thread_[thread], {variable.get(), static_cast<uint32_t>(variable->releases.size())});
+    add(&of_thread_[thread], {&variable, variable.count});
   }
 }
 
@@ -153,6 +148,25 @@ void ThreadOrder::add(std::vector<Known> *all, const Known &one) {
   all->push_back(one);
 }
 
+void ThreadOrder::pass_on(SyncVariable *variable, Release release) {
+  release.number = variable->count++;
+  release.previous = variable->last;
+  variable->last = static_cast<uint32_t>(releases_.size());
+  releases_.push_back(std::move(release));
+}
+
+const ReleaseList &ThreadOrder::list_of(const SyncVariable &variable) const {
+  if (!variable.list) variable.list = std::make_unique<ReleaseList>();
+  ReleaseList &list = *variable.list;
+  std::vector<uint32_t> added;
+  for (uint32_t place = variable.last; list.count < variable.count; ++list.count, place = releases_[place].previous) added.push_back(place);
+  for (auto place = added.rbegin(); place != added.rend(); ++place) {
+    list.of_block[releases_[*place].block].push_back(*place);
+    if (!releases_[*place].known.empty()) list.with_known.push_back(*place);
+  }
+  return list;
+}
+
 bool ThreadOrder::is_known(uint32_t block, unsigned of, uint32_t time, unsigned now) const {
   constexpr int kDepth = 6;
   const auto knows = [&](const Known &known) { return is_in(known, block, of, time, kDepth); };
@@ -161,20 +175,20 @@ bool ThreadOrder::is_known(uint32_t block, unsigned of, uint32_t time, unsigned 
 }
 
 bool ThreadOrder::is_in(const Known &known, uint32_t block, unsigned of, uint32_t time, int depth) const {
-  const SyncVariable &variable = *known.variable;
-  const auto places = variable.of_block.find(block);
-  if (places != variable.of_block.end()) {
+  const ReleaseList &list = list_of(*known.variable);
+  const auto places = list.of_block.find(block);
+  if (places != list.of_block.end()) {
     for (auto place = places->second.rbegin(); place != places->second.rend(); ++place) {
-      if (*place >= known.count) continue;
-      const Release &release = variable.releases[*place];
+      const Release &release = releases_[*place];
+      if (release.number >= known.count) continue;
       if (release.within_block && release.block != block_) continue;
-      if (time <= release.times[of]) return true;
+      if (time <= release.time_of(of)) return true;
     }
   }
   if (depth == 0) return false;
-  for (const uint32_t place : variable.with_known) {
-    if (place >= known.count) break;
-    const Release &release = variable.releases[place];
+  for (const uint32_t place : list.with_known) {
+    const Release &release = releases_[place];
+    if (release.number >= known.count) break;
     if (release.within_block && release.block != block_) continue;
     for (const Known &further : release.known) {
       if (is_in(further, block, of, time, depth - 1)) return true;

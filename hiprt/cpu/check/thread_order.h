@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -21,14 +22,31 @@ struct Known {
 };
 struct Release {
   uint32_t block;
-  bool within_block;  // its fence orders the block's own threads only
-  std::vector<uint32_t> times;
+  bool within_block;               // its fence orders the block's own threads only
+  unsigned thread;                 // which releases
+  uint32_t time;                   // its own last one that it passes on,
+  uint32_t of_warp;                // those of its warp's lanes
+  uint32_t of_block;               // and those of all other threads
+  std::vector<uint32_t> of_lanes;  // of the lanes, where they differ
   std::vector<Known> known;
+  uint32_t number = 0, previous = 0;  // how many came before it at its variable, and which release was the last of them
+
+  // Returns the last time of a thread of the block that it passes on.
+  uint32_t time_of(unsigned other) const {
+    if (other == thread) return time;
+    if (other / kLanes != thread / kLanes) return of_block;
+    return of_lanes.empty() ? of_warp : of_lanes[other % kLanes];
+  }
+};
+// The releases of each block, and those with knowledge, of a variable that is asked about, which few are.
+struct ReleaseList {
+  std::unordered_map<uint32_t, std::vector<uint32_t>> of_block;
+  std::vector<uint32_t> with_known;
+  uint32_t count = 0;
 };
 struct SyncVariable {
-  std::vector<Release> releases;
-  std::unordered_map<uint32_t, std::vector<uint32_t>> of_block;  // the places of a block's releases
-  std::vector<uint32_t> with_known;
+  uint32_t count = 0, last = 0;  // its releases, and which was the last one
+  mutable std::unique_ptr<ReleaseList> list;
 };
 
 class ThreadOrder {
@@ -71,6 +89,8 @@ class ThreadOrder {
   void advance(unsigned thread) { time_[thread] = next_time(thread / kLanes); }
   void begin_phase();
   static void add(std::vector<Known> *all, const Known &one);
+  void pass_on(SyncVariable *variable, Release release);
+  const ReleaseList &list_of(const SyncVariable &variable) const;
 
   EpochLog *log_ = nullptr;
   unsigned core_ = 0;
@@ -84,7 +104,8 @@ class ThreadOrder {
   uint32_t lane_[kMostThreads][kLanes];  // of each thread: the times of its warp's lanes that it knows beside that
   std::vector<Known> of_thread_[kMostThreads], of_block_;
   std::vector<unsigned> knowing_;  // threads with knowledge of their own
-  std::unordered_map<uintptr_t, std::unique_ptr<SyncVariable>> variables_;
+  std::deque<Release> releases_;  // of all variables
+  std::unordered_map<uintptr_t, SyncVariable> variables_;
   SyncVariable grid_;
   uint32_t passed_ = 0;  // the releases of grid_ that all blocks know
 };

@@ -62,6 +62,7 @@ enum : unsigned long long {
   __hiprt_check_words = __hiprt_check_page_size / 4,
   __hiprt_check_recent = 512,
   __hiprt_check_streaks = 64,
+  __hiprt_check_ahead = 16,  // cells: a row of the next block, in blocks of 16 by 16
   __hiprt_check_stack = HIPRT_CPU_STACK_SIZE,
 };
 

@@ -28,6 +28,13 @@ static __device__ __attribute__((noinline, cold, nodebug, disable_sanitizer_inst
   __hiprt_host_table->access(at, size, kind, caller);
 }
 
+// Asks for the cells that the next block or the threads that follow will come to: cells are four times as long as their words, and
+// rows of blocks too short for the machine to foresee them.
+__hiprt_part void __hiprt_fetch_ahead(const __hiprt_cell *cell, bool has_second) {
+  __builtin_prefetch(cell + __hiprt_check_ahead, 1);
+  if (has_second) __builtin_prefetch(cell + __hiprt_check_words + __hiprt_check_ahead, 1);
+}
+
 // Notes an access to bytes of one word, if it is plain that nothing is wrong with it; else returns false.
 __hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsigned bytes, unsigned kind, unsigned long pc) {
   const unsigned long number = p / __hiprt_check_page_size;
@@ -46,6 +53,7 @@ __hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsign
     }
     if (__hiprt_is_before(check, read)) {
       cell->read = now | readers;
+      __hiprt_fetch_ahead(cell, readers != 0);
       return true;
     }
     // Of readers that nothing orders two are kept, of different warps if there are such.
@@ -61,6 +69,7 @@ __hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsign
     old = 0;
   }
   cell->write = (write & 255ull << 56) | mask << 4 | now | old;
+  __hiprt_fetch_ahead(cell, false);
   return true;
 }
 
