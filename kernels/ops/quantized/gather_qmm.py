@@ -323,7 +323,8 @@ def multiply(
     count, target = size_of(batch) * lines, target_of(stream)
     numbers = left.numbers, right.numbers
     sizes = given.columns, x.shape[-1], count, lines
-    if not batch and not flags and given.is_packed and given.biases is not None and not out.address % 16:
+    is_whole = not batch and not flags and given.is_packed and not out.address % 16
+    if "wgmma" in target.features and is_whole and given.biases is not None:
         whole = Product(given.columns, x.shape[-1], count, form.group_size, form.bits, False)
         plan = wgmma_plan(whole, x.dtype, False, target)
         if plan is not None:

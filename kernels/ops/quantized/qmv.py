@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,16 @@ def dot_instances(takes_loops: bool) -> list[dict[str, Any]]:
     parts = ((True, False, True), (False, True, False), (True, False, False))
     shared = ((4, 1, 8, 2, 4), (2, 2, 4, 2, 4), (4, 4, 2, 2, 4), (2, 1, 4, 2, 4), (4, 1, 4, 2, 2), (1, 2, 4, 2, 4))
     forms = ((64, 4), (128, 4), (64, 8), (32, 4), (32, 8), (64, 4))
+    return [] if takes_loops else shared_out(TEMPLATE, shared, forms, parts)
+
+
+def shared_out(
+    template: Iterable[str],
+    sharings: Sequence[tuple[int, ...]],
+    forms: Sequence[tuple[int, int]],
+    parts: Sequence[tuple[bool, ...]],
+) -> list[dict[str, Any]]:
+    """List instances of both 16-bit dtypes: sharings, each with its group size and bits, and the parts in turn."""
     return [
         {
             "T": dtype,
@@ -80,12 +91,11 @@ def dot_instances(takes_loops: bool) -> list[dict[str, Any]]:
             "GROUP": group,
             "BITS": bits,
             "WIDTH": DOT_WIDTH,
-            **dict(zip(TEMPLATE, sharing)),
+            **dict(zip(template, sharing)),
             **dict(zip(PARTS, parts[i % len(parts)])),
         }
         for dtype in (np.dtype(np.float16), bfloat16)
-        for i, (sharing, (group, bits)) in enumerate(zip(shared, forms))
-        if not takes_loops
+        for i, (sharing, (group, bits)) in enumerate(zip(sharings, forms))
     ]
 
 
@@ -101,28 +111,10 @@ def several_instances(takes_loops: bool) -> list[dict[str, Any]]:
 
 def block_instances(takes_loops: bool) -> list[dict[str, Any]]:
     """List the instances of the kernel of AMD's matrix instructions that are compiled ahead."""
-    forms = (
-        ((2, 4, 2), (64, 4)),
-        ((4, 8, 1), (64, 4)),
-        ((1, 4, 2), (32, 8)),
-        ((2, 2, 1), (128, 4)),
-        ((2, 8, 1), (64, 8)),
-    )
     parts = ((False, True, False), (True, False, True), (True, False, False))
-    return [
-        {
-            "T": dtype,
-            "S": dtype,
-            "GROUP": group,
-            "BITS": bits,
-            "WIDTH": DOT_WIDTH,
-            **dict(zip(BLOCKS_TEMPLATE, sharing)),
-            **dict(zip(PARTS, parts[i % len(parts)])),
-        }
-        for dtype in (np.dtype(np.float16), bfloat16)
-        for i, (sharing, (group, bits)) in enumerate(forms)
-        if not takes_loops
-    ]
+    shared = ((2, 4, 2), (4, 8, 1), (1, 4, 2), (2, 2, 1), (2, 8, 1))
+    forms = ((64, 4), (64, 4), (32, 8), (128, 4), (64, 8))
+    return [] if takes_loops else shared_out(BLOCKS_TEMPLATE, shared, forms, parts)
 
 
 KERNEL = Kernel(
