@@ -422,6 +422,11 @@ class Generation:
         ----------
         beside : callable
             Runs the shadow's step.
+
+        Raises
+        ------
+        RankError
+            A rank is gone that has a part of the model.
         """
         assert self.shadow is not None
         self.stream.synchronize()
@@ -431,6 +436,8 @@ class Generation:
         if self.steps == 1:
             self.report.eager_peak_bytes = self.own_bytes + memory.stats().peak
         found = difference(self.decoder.logits.numpy(self.stream), self.shadow.logits.numpy(self.shadow.stream))
+        # Once a rank is gone sums are no results: they differ, which says nothing of the graph.
+        self.decoder.model.check()
         self.verifying += time.perf_counter() - reached
         if found is not None:
             index, graph, eager = found

@@ -19,8 +19,10 @@ from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.generation import difference, generate
+from hiprt.bench.engine.models.transformer import Transformer
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.text import Text
+from hiprt.errors import RankError
 
 KEYS = {
     "text", "tokens", "tok_s", "first_token_ms", "provider", "device", "nodes_per_token", "launches_per_token", "rungs",
@@ -384,6 +386,26 @@ def test_verification_finds_one_bit(request_for, monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert json.loads(out)["verified"] is False
     assert "token 11: logit 7" in err
+
+
+def test_a_lost_rank_is_no_mismatch(request_for, monkeypatch):
+    """Logits that differ once a rank is gone raise its error: they say nothing of the graph."""
+    honest, is_gone = Decoder.step_eager, []
+
+    def left(self):
+        honest(self)
+        if self.position == 12:
+            self.logits.set(0 * self.logits.numpy(self.stream), self.stream)
+            is_gone.append(True)
+
+    def check(self):
+        if is_gone:
+            raise RankError("rank 0 of 2 has ended without a word", 0)
+
+    monkeypatch.setattr(Decoder, "step_eager", left)
+    monkeypatch.setattr(Transformer, "check", check)
+    with pytest.raises(RankError, match="rank 0 of 2"):
+        generate(request_for(verify=True))
 
 
 def test_ctrl_c_prints_the_table(request_for, monkeypatch, capsys):

@@ -225,7 +225,7 @@ def test_rings_check_rows_side_by_side(stream, monkeypatch):
         for module in (rings_module, vector_rings_module):
             monkeypatch.setattr(module, "ALONE", 0)  # the CPU device has less threadgroup memory
         model = preset("rings", dtype=np.float16, fused=True)
-        assert model.layers[0].feed.rows_alike(model.dtype, True) == 6
+        assert model.layers[0].feed.rows_alike(model.dtype, True) == 8
         assert model.head.rows_alike(model.dtype, fused=True) == 1  # its rows are no whole tiles
         single, run = (model.state(1, 32) for _ in range(2))
         tokens, places = np.arange(30, 35, dtype=np.int32), np.arange(5, dtype=np.int32)
