@@ -20,7 +20,7 @@ from hiprt import kernels
 from hiprt.array import Array, array as on_device
 from hiprt.graphs.trace.core import hold, pin
 from hiprt.graphs.trace.integer import Integer, Recording, current_recording, is_recorded
-from hiprt.graphs.trace.padding import ELEMENTWISE
+from hiprt.graphs.trace.masking_rules import ELEMENTWISE
 from hiprt.graphs.trace.rehearsal import substitute
 from hiprt.graphs.trace.trace import Trace
 from hiprt.graphs.trace.value import GETITEM, TRANSPOSE, VaryingValue

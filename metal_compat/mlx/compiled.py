@@ -15,7 +15,7 @@ from hiprt.graphs.trace import core
 from hiprt.graphs.trace.compile import disable_compile, enable_compile, is_active
 from hiprt.graphs.trace.core import Primitive
 from hiprt.graphs.trace.integer import current_recording
-from hiprt.graphs.trace.padding import ELEMENTWISE
+from hiprt.graphs.trace.masking_rules import ELEMENTWISE
 from hiprt.graphs.trace.passes.simplify import simplify
 from hiprt.graphs.trace.prefixes import TRACE
 from hiprt.graphs.trace.program import Program

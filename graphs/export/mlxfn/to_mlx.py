@@ -1,4 +1,4 @@
-"""What ops of ours are in MLX's primitives: a table of functions, which add them to a `Tape`.
+"""What ops of ours are in MLX's primitives: a table of functions, which add them to a `TapeWriter`.
 
 A function is given the tape and a `Call`, and returns the array that the op makes.
 """
@@ -8,173 +8,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from hiprt.array import Array, dtype_of
-from hiprt.graphs.export.host_stream import host_values
-from hiprt.graphs.export.mlxfn.layout import MODES, Target, Version, layout_of
+from hiprt.graphs.export.mlxfn.layout import MODES
+from hiprt.graphs.export.mlxfn.tape_writer import DType, Ref, Shape, TapeWriter, refuse
 from hiprt.graphs.trace.core import Primitive
 from hiprt.graphs.trace.size import Size
 from hiprt.kernels.ops.elementwise.expression import joint_dtypes
 from hiprt.kernels.ops.elementwise.result_dtypes import number
 
-__all__ = ["Call", "Ref", "Tape", "add"]
+__all__ = ["add"]
 
-VERSION: Version = (0, 32, 4)
 BOOL, INT32, UINT32, FLOAT32 = (np.dtype(each) for each in (np.bool_, np.int32, np.uint32, np.float32))
-# Number, type (CPU, GPU) and device of a stream. MLX takes the first one that it has; a kernel's is any of the GPU.
-CPU_STREAM, GPU_STREAM = (0, 0, 0), (-1, 1, 0)
+GPU_STREAM = (-1, 1, 0)  # any stream of the GPU
 # How MLX names what becomes of what is there: of slices that are scattered, or of values along an axis.
 ADDED, REPLACED, ALONG = 2, 4, 1
 MATH_MODES = ("safe", "relaxed", "fast")
-Shape = tuple[int, ...]
-DType = np.dtype[Any]
-
-
-@dataclass(frozen=True)
-class Ref:
-    """An array of a tape."""
-
-    number: int
-    shape: Shape
-    dtype: DType
-
-
-class Tape:
-    """What a function computes, as MLX writes it, while it is made.
-
-    Parameters
-    ----------
-    first : int
-        The number of its first array: no other function of the file has it.
-    saved : dict
-        The numbers of the file's constants, by identity.
-    is_general : bool
-        Whether the function is for all shapes, so that broadcasts name what they broadcast to by arrays.
-    """
-
-    def __init__(self, first: int, saved: dict[int, Ref], is_general: bool) -> None:
-        self.next, self.saved, self.is_general = first, saved, is_general
-        self.entries: list[bytes] = []
-        self.here: set[int] = set()
-
-    def ref(self, shape: Sequence[int], dtype: DType) -> Ref:
-        """Return a new array."""
-        self.next += 1
-        return Ref(self.next - 1, tuple(shape), dtype)
-
-    def input(self, shape: Shape, dtype: DType) -> Ref:
-        """Add an input."""
-        made = self.ref(shape, dtype)
-        target = Target()
-        target.number("Q", made.number)
-        target.content += b"\0\0"
-        self.entries.append(bytes(target.content))
-        return made
-
-    def constant(self, array: Array | np.ndarray[Any, DType]) -> Ref:
-        """Add a constant, whose bytes are written where the file first has it."""
-        known = self.saved.get(id(array)) if isinstance(array, Array) else None
-        made = known or self.ref(array.shape, array.dtype)
-        if made.number in self.here:
-            return made
-        self.here.add(made.number)
-        target = Target()
-        target.number("Q", made.number)
-        target.content += b"\0\1"
-        if known is None:
-            target.form(made.shape, made.dtype)
-            target.content += (host_values(array) if isinstance(array, Array) else array).tobytes()
-            if isinstance(array, Array):
-                self.saved[id(array)] = made
-        self.entries.append(bytes(target.content))
-        return made
-
-    def number(self, value: Any, dtype: DType) -> Ref:
-        """Add a constant without axes."""
-        return self.constant(np.asarray(value).astype(dtype))
-
-    def add(self, name: str, inputs: Sequence[Ref], state: Sequence[Any], shape: Sequence[int], dtype: DType) -> Ref:
-        """Add a primitive, and return what it makes."""
-        return self.add_several(name, inputs, state, [(shape, dtype)], CPU_STREAM)[0]
-
-    def add_several(
-        self,
-        name: str,
-        inputs: Sequence[Ref],
-        state: Sequence[Any],
-        forms: Sequence[tuple[Sequence[int], DType]],
-        stream: tuple[int, int, int],
-    ) -> list[Ref]:
-        """Add a primitive that makes several arrays, on a stream."""
-        made = [self.ref(shape, dtype) for shape, dtype in forms]
-        target = Target()
-        target.number("Q", made[0].number)
-        target.content += b"\1"
-        target.numbers("Q", [each.number for each in inputs])
-        for part in stream:
-            target.number("i", part)
-        target.text(name)
-        for kind, part in zip(layout_of(name, VERSION), state, strict=True):
-            target.part(kind, part)
-        target.number("Q", len(made) - 1)
-        if len(made) == 1:
-            target.form(made[0].shape, made[0].dtype)
-        else:
-            target.numbers("Q", [each.number for each in made])
-            target.number("Q", len(made))
-            for each in made:
-                target.numbers("i", each.shape)
-            target.number("Q", len(made))
-            for each in made:
-                target.dtype(each.dtype)
-        self.entries.append(bytes(target.content))
-        return made
-
-    def cast(self, x: Ref, dtype: DType) -> Ref:
-        """Return an array in another dtype."""
-        return x if x.dtype == dtype else self.add("AsType", [x], [dtype], x.shape, dtype)
-
-    def broadcast(self, x: Ref, shape: Shape, others: Sequence[Ref] = ()) -> Ref:
-        """Return an array that is repeated to a shape, which it has together with others."""
-        if x.shape == shape and not self.is_general:
-            return x
-        if self.is_general and not others:
-            refuse("its shape is a number in the file")
-        inputs = [x, *(each for each in others if each is not x)] if self.is_general else [x]
-        return self.add("Broadcast", inputs, [shape], shape, x.dtype)
-
-    def apply(self, name: str, operands: Sequence[Ref], dtype: DType, *state: Any) -> Ref:
-        """Add a primitive of arrays that broadcast."""
-        shape = np.broadcast_shapes(*(each.shape for each in operands))
-        if len(operands) > 1:
-            operands = [self.broadcast(each, shape, operands) for each in operands]
-        return self.add(name, operands, state, shape, dtype)
-
-    def reshape(self, x: Ref, shape: Sequence[int]) -> Ref:
-        """Return an array in another shape."""
-        if self.is_general and tuple(shape) != x.shape:
-            refuse("its shape is a number in the file")
-        return x if tuple(shape) == x.shape else self.add("Reshape", [x], [shape], shape, x.dtype)
-
-    def transpose(self, x: Ref, order: Sequence[int]) -> Ref:
-        """Return an array with the axes in another order."""
-        if list(order) == sorted(order):
-            return x
-        return self.add("Transpose", [x], [order], [x.shape[i] for i in order], x.dtype)
-
-    def squeeze(self, x: Ref, axes: Sequence[int]) -> Ref:
-        """Return an array without axes of one element."""
-        shape = [n for i, n in enumerate(x.shape) if i not in axes]
-        return self.add("Squeeze", [x], [sorted(axes)], shape, x.dtype) if axes else x
-
-    def reduce(self, kind: int, x: Ref, axes: Sequence[int], keeps: bool) -> Ref:
-        """Return a reduction: all, any, sum, product, minimum, maximum."""
-        shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
-        made = self.add("Reduce", [x], [kind, sorted(axes)], shape, x.dtype)
-        return made if keeps else self.squeeze(made, axes)
 
 
 @dataclass(frozen=True)
@@ -202,12 +54,7 @@ class Call:
         return first
 
 
-def refuse(why: str) -> NoReturn:
-    """Raise the error of an op that MLX has nothing for."""
-    raise ValueError(why)
-
-
-def add(tape: Tape, primitive: Primitive, found: dict[int, Ref]) -> None:
+def add(tape: TapeWriter, primitive: Primitive, found: dict[int, Ref]) -> None:
     """Add what an op of ours is in MLX's primitives, and note what it makes.
 
     Raises
@@ -254,7 +101,7 @@ def add(tape: Tape, primitive: Primitive, found: dict[int, Ref]) -> None:
     found[primitive.number] = made
 
 
-def custom_kernel(tape: Tape, primitive: Primitive, read: Callable[[Any], Any]) -> list[Ref]:
+def custom_kernel(tape: TapeWriter, primitive: Primitive, read: Callable[[Any], Any]) -> list[Ref]:
     """Add a call of a `metal_kernel`, whose whole generated text is in the file."""
     if tape.is_general:
         refuse("MLX has no rule for its shape in functions for all shapes")
@@ -277,7 +124,7 @@ def axes_of(axis: Any, ndim: int) -> list[int]:
     return sorted(int(each) % ndim for each in axes)
 
 
-def operands(tape: Tape, call: Call, names: Sequence[str], rule: Any = None) -> tuple[list[Ref], DType]:
+def operands(tape: TapeWriter, call: Call, names: Sequence[str], rule: Any = None) -> tuple[list[Ref], DType]:
     """Return operands, which may be numbers, in the dtype that the op computes in, and that of the result."""
     values = [call.given[name] for name in names]
     kinds = [each.dtype if isinstance(each, Ref) else type(each) for each in values]
@@ -288,27 +135,27 @@ def operands(tape: Tape, call: Call, names: Sequence[str], rule: Any = None) -> 
     return made, dtype
 
 
-def unary(name: str, *state: Any) -> Callable[[Tape, Call], Ref]:
+def unary(name: str, *state: Any) -> Callable[[TapeWriter, Call], Ref]:
     """Return what adds a primitive of one array."""
 
-    def added(tape: Tape, call: Call) -> Ref:
+    def added(tape: TapeWriter, call: Call) -> Ref:
         (x,), dtype = operands(tape, call, ["a"])
         return tape.add(name, [x], state, x.shape, dtype)
 
     return added
 
 
-def binary(name: str, *state: Any) -> Callable[[Tape, Call], Ref]:
+def binary(name: str, *state: Any) -> Callable[[TapeWriter, Call], Ref]:
     """Return what adds a primitive of two arrays."""
 
-    def added(tape: Tape, call: Call) -> Ref:
+    def added(tape: TapeWriter, call: Call) -> Ref:
         pair, dtype = operands(tape, call, ["a", "b"])
         return tape.apply(name, pair, dtype, *state)
 
     return added
 
 
-def floor_divide(tape: Tape, call: Call) -> Ref:
+def floor_divide(tape: TapeWriter, call: Call) -> Ref:
     pair, dtype = operands(tape, call, ["a", "b"])
     if dtype.kind in "iub":
         refuse("MLX's whole quotients are rounded to zero")
@@ -316,26 +163,26 @@ def floor_divide(tape: Tape, call: Call) -> Ref:
     return tape.add("Floor", [whole], [], whole.shape, dtype)
 
 
-def reciprocal(tape: Tape, call: Call) -> Ref:
+def reciprocal(tape: TapeWriter, call: Call) -> Ref:
     (x,), dtype = operands(tape, call, ["a"])
     return tape.apply("Divide", [tape.number(1, dtype), x], dtype)
 
 
-def isnan(tape: Tape, call: Call) -> Ref:
+def isnan(tape: TapeWriter, call: Call) -> Ref:
     return tape.add("NotEqual", [call.x, call.x], [], call.x.shape, BOOL)
 
 
-def silu(tape: Tape, call: Call) -> Ref:
+def silu(tape: TapeWriter, call: Call) -> Ref:
     (x,), dtype = operands(tape, call, ["a"])
     return tape.apply("Multiply", [x, tape.add("Sigmoid", [x], [], x.shape, dtype)], dtype)
 
 
-def where(tape: Tape, call: Call) -> Ref:
+def where(tape: TapeWriter, call: Call) -> Ref:
     values, dtype = operands(tape, call, ["x", "y"], lambda dtype: (dtype, dtype))
     return tape.apply("Select", [tape.cast(call.given["condition"], BOOL), *values], dtype)
 
 
-def clip(tape: Tape, call: Call) -> Ref:
+def clip(tape: TapeWriter, call: Call) -> Ref:
     made = call.x
     for name, primitive in (("a_min", "Maximum"), ("a_max", "Minimum")):
         bound = call.given[name]
@@ -345,7 +192,7 @@ def clip(tape: Tape, call: Call) -> Ref:
     return made
 
 
-def getitem(tape: Tape, call: Call) -> Ref:
+def getitem(tape: TapeWriter, call: Call) -> Ref:
     index = call.given["index"]
     items = list(index) if isinstance(index, tuple) else [index]
     x = call.x
@@ -394,39 +241,39 @@ def getitem(tape: Tape, call: Call) -> Ref:
     return x
 
 
-def transposed(tape: Tape, call: Call) -> Ref:
+def transposed(tape: TapeWriter, call: Call) -> Ref:
     return tape.transpose(call.x, call.given["axes"] or range(len(call.x.shape))[::-1])
 
 
-def reshaped(tape: Tape, call: Call) -> Ref:
+def reshaped(tape: TapeWriter, call: Call) -> Ref:
     return tape.reshape(call.x, call.shape)
 
 
-def viewed(tape: Tape, call: Call) -> Ref:
+def viewed(tape: TapeWriter, call: Call) -> Ref:
     dtype = dtype_of(call.given["dtype"])
     return tape.add("View", [call.x], [dtype], call.x.shape, dtype)
 
 
-def broadcast(tape: Tape, call: Call) -> Ref:
+def broadcast(tape: TapeWriter, call: Call) -> Ref:
     return tape.broadcast(call.x, call.shape)
 
 
-def concatenate(tape: Tape, call: Call) -> Ref:
+def concatenate(tape: TapeWriter, call: Call) -> Ref:
     arrays = [tape.cast(each, call.dtype) for each in call.given["arrays"]]
     return tape.add("Concatenate", arrays, [call.given["axis"] % len(call.shape)], call.shape, call.dtype)
 
 
-def reduction(kind: int, to_bool: bool = False) -> Callable[[Tape, Call], Ref]:
+def reduction(kind: int, to_bool: bool = False) -> Callable[[TapeWriter, Call], Ref]:
     """Return what adds a reduction."""
 
-    def added(tape: Tape, call: Call) -> Ref:
+    def added(tape: TapeWriter, call: Call) -> Ref:
         x, axis = tape.cast(call.x, BOOL if to_bool else call.dtype), call.given["axis"]
         return tape.reduce(kind, x, axes_of(axis, len(x.shape)), call.given["keepdims"])
 
     return added
 
 
-def mean(tape: Tape, call: Call) -> Ref:
+def mean(tape: TapeWriter, call: Call) -> Ref:
     axes = axes_of(call.given["axis"], len(call.x.shape))
     if tape.is_general:
         refuse("it divides by a size, which MLX's files have as a number")
@@ -435,19 +282,19 @@ def mean(tape: Tape, call: Call) -> Ref:
     return tape.cast(tape.apply("Divide", [total, count], FLOAT32), call.dtype)
 
 
-def at_the_end(tape: Tape, x: Ref, axis: int) -> tuple[Ref, list[int]]:
+def at_the_end(tape: TapeWriter, x: Ref, axis: int) -> tuple[Ref, list[int]]:
     """Return an array with an axis as its last, and the order of axes, which undoes itself."""
     order = list(range(len(x.shape)))
     order[axis], order[-1] = order[-1], order[axis]
     return tape.transpose(x, order), order
 
 
-def softmax(tape: Tape, call: Call) -> Ref:
+def softmax(tape: TapeWriter, call: Call) -> Ref:
     x, order = at_the_end(tape, tape.cast(call.x, call.dtype), call.given["axis"] % len(call.shape))
     return tape.transpose(tape.add("Softmax", [x], [True], x.shape, x.dtype), order)
 
 
-def logsumexp(tape: Tape, call: Call) -> Ref:
+def logsumexp(tape: TapeWriter, call: Call) -> Ref:
     axes = axes_of(call.given["axis"], len(call.x.shape))
     if len(axes) != 1:
         refuse("MLX has it along one axis")
@@ -457,7 +304,7 @@ def logsumexp(tape: Tape, call: Call) -> Ref:
     return made if call.given["keepdims"] else tape.squeeze(made, axes)
 
 
-def flat(tape: Tape, call: Call) -> tuple[Ref, int]:
+def flat(tape: TapeWriter, call: Call) -> tuple[Ref, int]:
     """Return the first argument and the axis that is given, None for the whole as one row."""
     axis = next(value for name, value in call.given.items() if name == "axis")
     if axis is None:
@@ -465,26 +312,26 @@ def flat(tape: Tape, call: Call) -> tuple[Ref, int]:
     return call.x, axis % len(call.x.shape)
 
 
-def along(name: str, dtype: DType | None = None) -> Callable[[Tape, Call], Ref]:
+def along(name: str, dtype: DType | None = None) -> Callable[[TapeWriter, Call], Ref]:
     """Return what adds a primitive that orders an axis."""
 
-    def added(tape: Tape, call: Call) -> Ref:
+    def added(tape: TapeWriter, call: Call) -> Ref:
         x, axis = flat(tape, call)
         return tape.cast(tape.add(name, [x], [axis], x.shape, dtype or x.dtype), call.dtype)
 
     return added
 
 
-def cumsum(tape: Tape, call: Call) -> Ref:
+def cumsum(tape: TapeWriter, call: Call) -> Ref:
     x, axis = flat(tape, call)
     state = [2, axis, call.given["reverse"], call.given["inclusive"]]
     return tape.add("Scan", [tape.cast(x, call.dtype)], state, x.shape, call.dtype)
 
 
-def place(kind: int) -> Callable[[Tape, Call], Ref]:
+def place(kind: int) -> Callable[[TapeWriter, Call], Ref]:
     """Return what adds the place of an extreme value."""
 
-    def added(tape: Tape, call: Call) -> Ref:
+    def added(tape: TapeWriter, call: Call) -> Ref:
         x, axis = flat(tape, call)
         shape = [1 if i == axis else n for i, n in enumerate(x.shape)]
         made = tape.add("ArgReduce", [x], [kind, axis], shape, UINT32)
@@ -493,7 +340,7 @@ def place(kind: int) -> Callable[[Tape, Call], Ref]:
     return added
 
 
-def matmul(tape: Tape, call: Call) -> Ref:
+def matmul(tape: TapeWriter, call: Call) -> Ref:
     a, b = (tape.cast(call.given[name], call.dtype) for name in ("a", "b"))
     gone = []
     if len(a.shape) == 1:
@@ -512,7 +359,7 @@ def matmul(tape: Tape, call: Call) -> Ref:
     return tape.squeeze(made, sorted(len(made.shape) + axis for axis in gone))
 
 
-def take(tape: Tape, call: Call) -> Ref:
+def take(tape: TapeWriter, call: Call) -> Ref:
     x, axis = flat(tape, call)
     indices = call.given["indices"]
     if tape.is_general:
@@ -525,13 +372,13 @@ def take(tape: Tape, call: Call) -> Ref:
     return tape.transpose(made, order)
 
 
-def take_along_axis(tape: Tape, call: Call) -> Ref:
+def take_along_axis(tape: TapeWriter, call: Call) -> Ref:
     axis = call.given["axis"] % len(call.x.shape)
     indices = tape.broadcast(call.given["indices"], call.shape)
     return tape.add("GatherAxis", [call.x, indices], [axis], call.shape, call.x.dtype)
 
 
-def put_along_axis(tape: Tape, call: Call) -> Ref:
+def put_along_axis(tape: TapeWriter, call: Call) -> Ref:
     axis, indices = call.given["axis"] % len(call.shape), call.given["indices"]
     shape = (*call.shape[:axis], indices.shape[axis], *call.shape[axis + 1 :])
     values = tape.cast(call.given["values"], call.dtype)
@@ -539,10 +386,10 @@ def put_along_axis(tape: Tape, call: Call) -> Ref:
     return tape.add("ScatterAxis", inputs, [ALONG, axis], call.shape, call.dtype)
 
 
-def scattered(kind: int) -> Callable[[Tape, Call], Ref]:
+def scattered(kind: int) -> Callable[[TapeWriter, Call], Ref]:
     """Return what adds updates of whole slices along an axis."""
 
-    def added(tape: Tape, call: Call) -> Ref:
+    def added(tape: TapeWriter, call: Call) -> Ref:
         axis, indices = call.given["axis"] % len(call.shape), call.given["indices"]
         if tape.is_general:
             refuse("MLX has the slices of all other axes as numbers in the file")
@@ -557,7 +404,7 @@ def scattered(kind: int) -> Callable[[Tape, Call], Ref]:
     return added
 
 
-def assign(tape: Tape, call: Call) -> Ref:
+def assign(tape: TapeWriter, call: Call) -> Ref:
     index, x = call.given["index"], call.x
     if tape.is_general or not isinstance(index, tuple) or not all(isinstance(item, slice) for item in index):
         refuse("its part is not made of slices of a known shape")
@@ -570,34 +417,34 @@ def assign(tape: Tape, call: Call) -> Ref:
     return tape.add("SliceUpdate", [x, update], [REPLACED, starts, ends, strides], call.shape, call.dtype)
 
 
-def random_bits(tape: Tape, call: Call) -> Ref:
+def random_bits(tape: TapeWriter, call: Call) -> Ref:
     return tape.add("RandomBits", [call.x], [call.shape, UINT32.itemsize], call.shape, UINT32)
 
 
-def arange(tape: Tape, call: Call) -> Ref:
+def arange(tape: TapeWriter, call: Call) -> Ref:
     start, stop, step = (call.given[name] for name in ("start", "stop", "step"))
     first, last = (0, start) if stop is None else (start, stop)
     return tape.add("Arange", [], [float(first), float(last), float(step)], call.shape, call.dtype)
 
 
-def full(tape: Tape, call: Call) -> Ref:
+def full(tape: TapeWriter, call: Call) -> Ref:
     value = call.given.get("value", 0)
     if isinstance(value, (list, np.ndarray)):
         return tape.constant(np.full(call.shape, np.asarray(value, call.dtype)))
     return tape.broadcast(tape.number(value, call.dtype), call.shape)
 
 
-def rms_norm(tape: Tape, call: Call) -> Ref:
+def rms_norm(tape: TapeWriter, call: Call) -> Ref:
     return normalised(tape, call, tape.cast(call.x, FLOAT32), ["weight"])
 
 
-def layer_norm(tape: Tape, call: Call) -> Ref:
+def layer_norm(tape: TapeWriter, call: Call) -> Ref:
     x = tape.cast(call.x, FLOAT32)
     middle = mean_of_row(tape, x)
     return normalised(tape, call, tape.apply("Subtract", [x, middle], FLOAT32), ["weight", "bias"])
 
 
-def mean_of_row(tape: Tape, x: Ref) -> Ref:
+def mean_of_row(tape: TapeWriter, x: Ref) -> Ref:
     """Return the mean along the last axis, which stays."""
     if tape.is_general:
         refuse("it divides by a size, which MLX's files have as a number")
@@ -605,7 +452,7 @@ def mean_of_row(tape: Tape, x: Ref) -> Ref:
     return tape.apply("Divide", [total, tape.number(x.shape[-1], FLOAT32)], FLOAT32)
 
 
-def normalised(tape: Tape, call: Call, x: Ref, names: Sequence[str]) -> Ref:
+def normalised(tape: TapeWriter, call: Call, x: Ref, names: Sequence[str]) -> Ref:
     """Return rows over the root of the mean of their squares, with weight and bias."""
     squares = mean_of_row(tape, tape.add("Square", [x], [], x.shape, FLOAT32))
     steady = tape.apply("Add", [squares, tape.number(call.given["eps"], FLOAT32)], FLOAT32)
@@ -616,13 +463,13 @@ def normalised(tape: Tape, call: Call, x: Ref, names: Sequence[str]) -> Ref:
     return tape.cast(made, call.dtype)
 
 
-def silu_mul(tape: Tape, call: Call) -> Ref:
+def silu_mul(tape: TapeWriter, call: Call) -> Ref:
     gate, up = (tape.cast(each, FLOAT32) for each in call.given.values())
     silu = tape.apply("Multiply", [gate, tape.add("Sigmoid", [gate], [], gate.shape, FLOAT32)], FLOAT32)
     return tape.cast(tape.apply("Multiply", [silu, up], FLOAT32), call.dtype)
 
 
-def quantized_operands(tape: Tape, call: Call) -> tuple[list[Ref], list[Any]]:
+def quantized_operands(tape: TapeWriter, call: Call) -> tuple[list[Ref], list[Any]]:
     """Return the vectors and the parts of the matrices, and what says their format."""
     given = call.given
     if given["mode"] not in MODES or given["group_size"] is None or given["bits"] is None:
@@ -633,12 +480,12 @@ def quantized_operands(tape: Tape, call: Call) -> tuple[list[Ref], list[Any]]:
     return [tape.cast(call.x, call.dtype), *matrices], state
 
 
-def quantized_matmul(tape: Tape, call: Call) -> Ref:
+def quantized_matmul(tape: TapeWriter, call: Call) -> Ref:
     inputs, state = quantized_operands(tape, call)
     return tape.add("QuantizedMatmul", inputs, state, call.shape, call.dtype)
 
 
-def gather_qmm(tape: Tape, call: Call) -> Ref:
+def gather_qmm(tape: TapeWriter, call: Call) -> Ref:
     """MLX's primitive takes both kinds of indices, of one shape; one that is not given counts the matrices."""
     inputs, state = quantized_operands(tape, call)
     indices = []
@@ -655,11 +502,11 @@ def gather_qmm(tape: Tape, call: Call) -> Ref:
     return tape.add("GatherQMM", inputs, [*state, False, call.given["sorted_indices"]], call.shape, call.dtype)
 
 
-def same(tape: Tape, call: Call) -> Ref:
+def same(tape: TapeWriter, call: Call) -> Ref:
     return call.x
 
 
-TABLE: dict[str, Callable[[Tape, Call], Ref]] = {
+TABLE: dict[str, Callable[[TapeWriter, Call], Ref]] = {
     **{
         name.lower(): unary(name)
         for name in ("Abs", "Ceil", "Cos", "Erf", "ErfInv", "Exp", "Expm1", "Floor", "Log1p", "Negative", "Round")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hiprt.graphs.export.mlxfn.layout import Target
-from hiprt.graphs.export.mlxfn.to_mlx import VERSION, Ref, Tape, add
+from hiprt.graphs.export.mlxfn.tape_writer import VERSION, Ref, TapeWriter
+from hiprt.graphs.export.mlxfn.to_mlx import add
 from hiprt.graphs.export.program_file import Exported
 
 __all__ = ["write_mlxfn"]
@@ -30,7 +31,7 @@ def write_mlxfn(path: Path, functions: Sequence[Exported], *, shapeless: bool, m
     saved: dict[int, Ref] = {}
     first = 1
     for exported in functions:
-        tape = Tape(first, saved, shapeless)
+        tape = TapeWriter(first, saved, shapeless)
         write_function(target, exported, tape)
         first = tape.next
     partial = path.with_name(path.name + ".partial")
@@ -41,7 +42,7 @@ def write_mlxfn(path: Path, functions: Sequence[Exported], *, shapeless: bool, m
         partial.unlink(missing_ok=True)
 
 
-def write_function(target: Target, exported: Exported, tape: Tape) -> None:
+def write_function(target: Target, exported: Exported, tape: TapeWriter) -> None:
     """Append a function."""
     program = exported.program
     found = {value.number: tape.input(value.form.shape, value.dtype) for value in program.inputs}
