@@ -24,7 +24,7 @@ constexpr int kWidth = 32, kInner = 64, kLayers = 4, kPositions = 64;
 
 const char *const kSource = R"(
 #define WIDTH 32
-extern "C" __global__ void norm(const float* x, float* y) {
+extern "C" __global__ void rms_norm(const float* x, float* y) {
   float sum = 0;
   for (int i = 0; i < WIDTH; i++) sum += x[i] * x[i];
   y[threadIdx.x] = x[threadIdx.x] / sqrtf(sum / WIDTH + 1e-6f);
@@ -120,7 +120,7 @@ using hiprt::reads, hiprt::writes, hiprt::updates;
 // The engine's kernel library.
 struct kernels {
   explicit kernels(hipModule_t m)
-      : norm(find(m, "norm"), "norm"), product(find(m, "product"), "product"), keep(find(m, "keep"), "keep"),
+      : norm(find(m, "rms_norm"), "norm"), product(find(m, "product"), "product"), keep(find(m, "keep"), "keep"),
         attend(find(m, "attend"), "attend"), gate(find(m, "gate"), "gate"), add(find(m, "add"), "add"),
         count(find(m, "count"), "count") {}
   hiprt::kernel<reads<float>, writes<float>> norm;

@@ -180,6 +180,7 @@ typedef struct {
 } nv_functions;
 
 #define NV_MAX_DEVICES 32
+#define NV_MAX_ARCH 24
 
 extern nv_functions nv; /* filled by nv_open() */
 /* Open the driver, once. Returns hipErrorNoDevice on a machine without one. */
@@ -194,6 +195,8 @@ hipError_t nv_enter(void);
 int nv_device(void);
 CUcontext nv_context(void);
 hipError_t nv_set_device(int device);
+/* Write a device's architecture, such as sm_90, of NV_MAX_ARCH bytes at most. */
+hipError_t nv_arch(int device, char *out_name);
 
 #define NV_ENTER()                                                                                                     \
   do {                                                                                                                 \

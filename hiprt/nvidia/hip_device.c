@@ -55,6 +55,16 @@ static int attribute(int which, CUdevice device) {
   return value;
 }
 
+hipError_t nv_arch(int index, char *out_name) {
+  CUdevice device;
+  hipError_t status = nv_open();
+  if (status) return status;
+  if (nv.DeviceGet(&device, index)) return hipErrorInvalidDevice;
+  const int major = attribute(COMPUTE_CAPABILITY_MAJOR, device), minor = attribute(COMPUTE_CAPABILITY_MINOR, device);
+  snprintf(out_name, NV_MAX_ARCH, "sm_%d%d", major, minor);
+  return hipSuccess;
+}
+
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *p, int index) {
   CUdevice device;
   if (!p) return nv_done(hipErrorInvalidValue);
@@ -66,7 +76,7 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *p, int index) {
   nv.DeviceTotalMem(&p->totalGlobalMem, device);
   p->major = attribute(COMPUTE_CAPABILITY_MAJOR, device);
   p->minor = attribute(COMPUTE_CAPABILITY_MINOR, device);
-  snprintf(p->gcnArchName, sizeof p->gcnArchName, "sm_%d%d", p->major, p->minor);
+  nv_arch(index, p->gcnArchName);
   p->warpSize = 32;
   p->multiProcessorCount = attribute(MULTIPROCESSOR_COUNT, device);
   p->maxThreadsPerBlock = attribute(MAX_THREADS_PER_BLOCK, device);

@@ -1,6 +1,7 @@
 /* hiprtc, by NVRTC, which is opened at the first call. hiprtcResult and nvrtcResult have the same numbers. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,8 @@
   X(nvrtcCompileProgram, (void *, int, const char *const *))                                                           \
   X(nvrtcGetCUBINSize, (void *, size_t *))                                                                             \
   X(nvrtcGetCUBIN, (void *, char *))                                                                                   \
+  X(nvrtcGetPTXSize, (void *, size_t *))                                                                               \
+  X(nvrtcGetPTX, (void *, char *))                                                                                     \
   X(nvrtcGetProgramLogSize, (void *, size_t *))                                                                        \
   X(nvrtcGetProgramLog, (void *, char *))                                                                              \
   X(nvrtcAddNameExpression, (void *, const char *))                                                                    \
@@ -29,6 +32,19 @@ static struct {
 #undef RTC_FIELD
 } rtc = {.once = PTHREAD_ONCE_INIT};
 
+/* NVRTC opens a second library by name only. It is found once it is open, wherever NVRTC itself was found. */
+static void open_builtins(void) {
+  Dl_info info;
+  int major = 0, minor = 0;
+  if (!dladdr(*(void **)&rtc.nvrtcVersion, &info) || rtc.nvrtcVersion(&major, &minor)) return;
+  const char *end = strrchr(info.dli_fname, '/');
+  char path[PATH_MAX];
+  const int folder = end ? (int)(end - info.dli_fname) + 1 : 0;
+  const int length =
+      snprintf(path, sizeof path, "%.*slibnvrtc-builtins.so.%d.%d", folder, info.dli_fname, major, minor);
+  if (folder && length < (int)sizeof path) dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
 static void open_compiler(void) {
   static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
   const char *chosen = getenv("HIPRT_NVRTC_LIB");
@@ -41,6 +57,7 @@ static void open_compiler(void) {
   if (!rtc.name) return;
   RTC_FUNCTIONS(RTC_LOOK_UP)
 #undef RTC_LOOK_UP
+  open_builtins();
   rtc.is_open = 1;
 }
 
@@ -64,8 +81,22 @@ hiprtcResult hiprtcAddNameExpression(hiprtcProgram program, const char *name) {
 hiprtcResult hiprtcGetLoweredName(hiprtcProgram program, const char *name, const char **lowered) {
   RTC(nvrtcGetLoweredName(program, name, lowered));
 }
-hiprtcResult hiprtcGetCodeSize(hiprtcProgram program, size_t *size) { RTC(nvrtcGetCUBINSize(program, size)); }
-hiprtcResult hiprtcGetCode(hiprtcProgram program, char *code) { RTC(nvrtcGetCUBIN(program, code)); }
+
+/* For a virtual architecture, such as compute_90, there is no machine code: the driver loads PTX as well. */
+hiprtcResult hiprtcGetCodeSize(hiprtcProgram program, size_t *size) {
+  if (missing()) return HIPRTC_ERROR_INTERNAL_ERROR;
+  int status = rtc.nvrtcGetCUBINSize(program, size);
+  if (!status && !*size) status = rtc.nvrtcGetPTXSize(program, size);
+  return (hiprtcResult)status;
+}
+hiprtcResult hiprtcGetCode(hiprtcProgram program, char *code) {
+  size_t size = 0;
+  if (missing()) return HIPRTC_ERROR_INTERNAL_ERROR;
+  int status = rtc.nvrtcGetCUBINSize(program, &size);
+  if (!status) status = size ? rtc.nvrtcGetCUBIN(program, code) : rtc.nvrtcGetPTX(program, code);
+  return (hiprtcResult)status;
+}
+
 hiprtcResult hiprtcGetProgramLogSize(hiprtcProgram program, size_t *size) { RTC(nvrtcGetProgramLogSize(program, size)); }
 hiprtcResult hiprtcGetProgramLog(hiprtcProgram program, char *log) { RTC(nvrtcGetProgramLog(program, log)); }
 
@@ -100,13 +131,27 @@ static char *translate(const char *option) {
   return text;
 }
 
+static int names_target(const char *option) {
+  static const char *const forms[] = {"--offload-arch", "--gpu-architecture", "-arch"};
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+    if (!strncmp(option, forms[i], strlen(forms[i]))) return 1;
+  return 0;
+}
+
+/* HIP compiles for the thread's device where no option names a target; NVRTC for an old virtual architecture. */
 hiprtcResult hiprtcCompileProgram(hiprtcProgram program, int count, const char *const *options) {
   if (missing()) return HIPRTC_ERROR_INTERNAL_ERROR;
   char **translated = calloc((size_t)count + 1, sizeof *translated);
   if (!translated) return HIPRTC_ERROR_OUT_OF_MEMORY;
-  int used = 0;
+  int used = 0, has_target = 0;
   for (int i = 0; i < count; i++) {
     translated[used] = translate(options[i]);
+    used += translated[used] != 0;
+    has_target |= names_target(options[i]);
+  }
+  char target[sizeof "--offload-arch=" + NV_MAX_ARCH] = "--offload-arch=";
+  if (!has_target && !nv_arch(nv_device(), target + strlen(target))) {
+    translated[used] = translate(target);
     used += translated[used] != 0;
   }
   int status = rtc.nvrtcCompileProgram(program, used, (const char *const *)translated);
