@@ -186,6 +186,47 @@ def test_packed_pairs(prologue, dtype):
     np.testing.assert_array_equal(got, r[0] + 1000 * r[1])
 
 
+def test_pairs_of_halves_as_numbers_of_the_language():
+    """A pair's x, y and data are the same bytes; data computes as HIP's vector does, and raw pairs are made of both."""
+    body = """
+  __half2 a(x, y), b;
+  b.data.x = a.data.y + _Float16(1);
+  b.data[1] = _Float16(float(a.x) * 2.0f);
+  const __half2_raw raw = a;
+  const __half2 c = raw, d = a.data * b.data - -raw.data, e = _Float16_2{1, 2};
+  out[4 * i] = b.x; out[4 * i + 1] = float(c.y) * 64 + float(e.y) + float(raw.y.data);
+  out[4 * i + 2] = d.x; out[4 * i + 3] = d.y;  (void)0"""
+    x, y = np.array([1, -2, 0.5, 3], np.float32), np.array([4, 8, -16, 0.25], np.float32)
+    source = f"""#include <hip/hip_fp16.h>
+extern "C" __global__ void k(const float* px, const float* py, float* out) {{
+  const int i = threadIdx.x;
+  const float x = px[i], y = py[i];
+  {body};
+}}"""
+    out = np.zeros((4, 4), np.float32)
+    Program(source).run("k", 1, 4, x, y, out)
+    np.testing.assert_array_equal(out, np.stack([y + 1, 65 * y + 2, x * (y + 1) + x, y * 2 * x + y], axis=1))
+
+
+def test_pairs_of_bfloat16_compare_and_convert():
+    body = """
+  const __hip_bfloat162 a = __floats2bfloat162_rn(x, y), b = __floats2bfloat162_rn(y, z);
+  const __hip_bfloat162_raw raw = __hmax2(a, b);
+  const __hip_bfloat162 most(raw), crossed = __highs2bfloat162(a, __lows2bfloat162(b, a));
+  const float2 less = __hlt2(a, b), unordered = __hltu2(a, b), high = crossed, nan = __hisnan2(most);
+  out[i] = less.x + 2 * less.y + 4 * unordered.x + 8 * __hbltu2(a, b) + 16 * (a < b) + 32 * (a == b) + 64 * (a != b)
+    + 128 * (float(most.x) == float(__hmax(a.x, b.x))) + 256 * (high.x == float(a.y) || isnan(y))
+    + 512 * (high.y == float(a.x) || isnan(x)) + 1024 * (nan.x == 0.0f)
+    + 2048 * (float(HIPRT_ONE_BF16) + float(HIPRT_NEG_ZERO_BF16) == 1.0f)
+    + 4096 * isinf(float(HIPRT_INF_BF16));  (void)0"""
+    x, y, z = (np.array(v, np.float32) for v in ([1, 2, 1, np.nan, 3, 1], [2, 2, 1, 1, 2, 3], [3, 1, 1, 4, 1, 2]))
+    got = evaluate(f"0; {body}", x, y, z, out=np.int32, prologue="#include <hip/hip_bf16.h>\n")
+    first, second = x < y, y < z
+    want = first + 2 * second + 4 * ~(x >= y) + 8 * (~(x >= y) & ~(y >= z)) + 16 * (first & second)
+    want += 32 * ((x == y) & (y == z)) + 64 * ~((x == y) & (y == z)) + 8064
+    np.testing.assert_array_equal(got, want)
+
+
 def test_the_older_bfloat16_type():
     prologue = "#include <hip/hip_bfloat16.h>\n"
     x = RNG.normal(size=1000).astype(np.float32)

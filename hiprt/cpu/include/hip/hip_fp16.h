@@ -30,15 +30,56 @@ struct __half {
   }
 };
 
+// Two halves as numbers of the language. HIP has a vector of the compiler here, which programs use by these members and operators.
+struct alignas(4) _Float16_2 {
+  _Float16 x, y;
+  __hiprt_half _Float16 &operator[](int i) { return i ? y : x; }
+  __hiprt_half _Float16 operator[](int i) const { return i ? y : x; }
+};
+#define __hiprt_half_numbers(op)                                                                                               \
+  __hiprt_half _Float16_2 operator op(const _Float16_2 &a, const _Float16_2 &b) {                                              \
+    return {_Float16(float(a.x) op float(b.x)), _Float16(float(a.y) op float(b.y))};                                           \
+  }                                                                                                                            \
+  __hiprt_half _Float16_2 &operator op##=(_Float16_2 &a, const _Float16_2 &b) { return a = a op b; }
+__hiprt_half_numbers(+) __hiprt_half_numbers(-) __hiprt_half_numbers(*) __hiprt_half_numbers(/)
+#undef __hiprt_half_numbers
+__hiprt_half _Float16_2 operator-(const _Float16_2 &v) { return {_Float16(-v.x), _Float16(-v.y)}; }
+
+struct alignas(4) __half2_raw {
+  union {
+    struct {
+      __half_raw x, y;
+    };
+    _Float16_2 data;
+  };
+};
+
 struct alignas(4) __half2 {
+#ifdef __clang__
+  union {
+    struct {
+      __half x, y;
+    };
+    _Float16_2 data;
+  };
+#else  // g++ takes no members with constructors there
   __half x, y;
+#endif
   __half2() = default;
   __hiprt_half __half2(const __half &a, const __half &b) : x(a), y(b) {}
+  __hiprt_half __half2(const _Float16_2 &v) : x(v.x), y(v.y) {}
+  __hiprt_half __half2(const __half2_raw &raw) : x(raw.x), y(raw.y) {}
   __hiprt_half explicit __half2(const __half &both) : x(both), y(both) {}
   __hiprt_half __half2(float both) : x(both), y(both) {}
   __hiprt_half __half2(double both) : x(both), y(both) {}
   template <class T, class = typename __hiprt_if<__hiprt_is_whole<T>::value, T>::type>
   __hiprt_half __half2(T both) : x(both), y(both) {}
+  __hiprt_half operator _Float16_2() const { return {x.data, y.data}; }
+  __hiprt_half operator __half2_raw() const {
+    __half2_raw raw;
+    raw.data = *this;
+    return raw;
+  }
 };
 typedef __half half;
 typedef __half2 half2;
