@@ -31,6 +31,7 @@ HOST_SUFFIXES = {".c"}
 VALUE_OF_BOTH = ("-I", "-D", "-U", "-isystem", "-iquote", "-idirafter", "-include")
 VALUE_OF_HOST = ("-MF", "-MT", "-MQ", "-imacros")
 VALUE_OF_LINK = ("-L", "-l", "-Xlinker", "-z", "-T")
+OWN_LIBRARIES = ("amdhip64", "hiprtc")  # both are the CPU device, which every program is linked with
 VALUE_IGNORED = (
     "--hip-path",
     "--rocm-path",
@@ -214,7 +215,9 @@ def parse(words: list[str]) -> Job:
         elif found := begins(word, VALUE_OF_HOST):
             job.host += [found, word[len(found) :] or following(word, rest)]
         elif found := begins(word, VALUE_OF_LINK):
-            job.link += [word] if word != found else [word, following(word, rest)]
+            value = word[len(found) :] or following(word, rest)
+            if found != "-l" or value not in OWN_LIBRARIES:
+                job.link += [found, value]
         elif found := begins(word, VALUE_IGNORED):
             job.ignored += [word] if word != found else [word, following(word, rest)]
         elif word == OWN_TARGET:

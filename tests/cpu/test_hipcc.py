@@ -128,7 +128,7 @@ __global__ void read(hipTextureObject_t texture, float *out) { out[0] = tex2D<fl
 
 
 def test_files_and_flags(hipcc, program):
-    """Sources are compiled with their flags and linked with a library; targets are passed over with a word."""
+    """Sources are compiled with their flags and linked with libraries; targets are passed over with a word."""
     header = "#pragma once\nstatic inline __device__ int plus(int x) { return x + STEP; }\n"
     one = """#include <hip/hip_runtime.h>
 #include "shared.h"
@@ -159,7 +159,7 @@ int main() {
     assert first.returncode == 0, first.stderr
     assert "no use for --offload-arch=gfx942" in first.stderr
     flags = ("-DSTEP=4", "-O0", "--offload-arch=hiprt-cpu")  # as CMake gives it
-    made = hipcc(*flags, "one.o", "two.cpp", "-L.", "-lc_part", "-Wl,-rpath,$ORIGIN", "-o", "both")
+    made = hipcc(*flags, "one.o", "two.cpp", "-L.", "-lc_part", "-lhiprtc", "-Wl,-rpath,$ORIGIN", "-o", "both")
     assert (made.returncode, made.stderr) == (0, "")
     assert program("./both").stdout == "81\n"
 
