@@ -33,6 +33,10 @@ hipError_t launch_cooperative(const void *func, const Geometry &geometry, hipStr
 // A kernel of a module is a handle; one of the program is a function.
 hipError_t by_handle(hipError_t error) { return error == hipErrorInvalidDeviceFunction ? hipErrorInvalidHandle : error; }
 
+// Before HIP 7.0 launches on a stream that is not there have a status of their own, but for hipLaunchCooperativeKernel (hip_module.cpp:494,
+// :528, :564, :765 and ihipLaunchKernel in hip_platform.cpp of ROCm/clr @f9f995c6d).
+hipError_t by_stream(hipError_t error) { return error == hipErrorContextIsDestroyed ? hipErrorInvalidValue : error; }
+
 // Reads the attributes of an extended launch. Those that can change what a kernel computes are obeyed or refused.
 hipError_t read_attributes(const hipLaunchAttribute *attributes, unsigned count, bool *cooperative) {
   *cooperative = false;
@@ -129,7 +133,7 @@ hipError_t hipModuleLaunchKernel(hipFunction_t f, unsigned int grid_x, unsigned 
                                  unsigned int block_x, unsigned int block_y, unsigned int block_z,
                                  unsigned int shared, hipStream_t stream, void **params, void **extra) {
   return api([&] {
-    return by_handle(launch(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared}, stream, params, extra));
+    return by_stream(by_handle(launch(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared}, stream, params, extra)));
   });
 }
 
@@ -138,7 +142,7 @@ hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t f, unsigned int grid_x
                                             unsigned int block_z, unsigned int shared, hipStream_t stream,
                                             void **params) {
   return api([&] {
-    return by_handle(launch_cooperative(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared}, stream, params));
+    return by_stream(by_handle(launch_cooperative(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared}, stream, params)));
   });
 }
 
@@ -159,7 +163,7 @@ hipError_t hipExtModuleLaunchKernel(hipFunction_t f, uint32_t threads_x, uint32_
     const Geometry geometry{{threads_x / block_x, threads_y / block_y, threads_z / block_z},
                             {block_x, block_y, block_z},
                             static_cast<uint32_t>(shared)};
-    return by_handle(launch_timed(f, geometry, stream, params, extra, start, stop));
+    return by_stream(by_handle(launch_timed(f, geometry, stream, params, extra, start, stop)));
   });
 }
 
@@ -169,7 +173,7 @@ hipError_t hipLaunchKernel(const void *func, dim3 grid, dim3 block, void **param
     // Some of CLR's eager paths let an empty grid pass that AddKernelNode refuses; those of modules do not (hip_module.cpp:264
     // of ROCm/clr @f9f995c6d).
     if ((!grid.x || !grid.y || !grid.z) && quirk(Quirk::ZeroDimReject)) return hipSuccess;
-    return launch(func, {grid, block, static_cast<uint32_t>(shared)}, stream, params, nullptr);
+    return by_stream(launch(func, {grid, block, static_cast<uint32_t>(shared)}, stream, params, nullptr));
   });
 }
 
@@ -177,7 +181,7 @@ hipError_t hipExtLaunchKernel(const void *func, dim3 grid, dim3 block, void **pa
                               hipStream_t stream, hipEvent_t start, hipEvent_t stop, int) {
   return api([&] {
     if (shared > kSharedMemory) return hipErrorInvalidValue;
-    return launch_timed(func, {grid, block, static_cast<uint32_t>(shared)}, stream, params, nullptr, start, stop);
+    return by_stream(launch_timed(func, {grid, block, static_cast<uint32_t>(shared)}, stream, params, nullptr, start, stop));
   });
 }
 
@@ -190,7 +194,7 @@ hipError_t hipLaunchKernelExC(const hipLaunchConfig_t *config, const void *func,
   return api([&] {
     if (!config || config->dynamicSmemBytes > kSharedMemory) return hipErrorInvalidValue;
     const Geometry geometry{config->gridDim, config->blockDim, static_cast<uint32_t>(config->dynamicSmemBytes)};
-    return launch_extended(func, geometry, config->stream, params, nullptr, config->attrs, config->numAttrs);
+    return by_stream(launch_extended(func, geometry, config->stream, params, nullptr, config->attrs, config->numAttrs));
   });
 }
 
@@ -200,7 +204,7 @@ hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t f
     const Geometry geometry{{config->gridDimX, config->gridDimY, config->gridDimZ},
                             {config->blockDimX, config->blockDimY, config->blockDimZ},
                             config->sharedMemBytes};
-    return by_handle(launch_extended(f, geometry, config->hStream, params, extra, config->attrs, config->numAttrs));
+    return by_stream(by_handle(launch_extended(f, geometry, config->hStream, params, extra, config->attrs, config->numAttrs)));
   });
 }
 
