@@ -103,7 +103,7 @@ int main() {
     assert program("./many").stdout == "2 4 0 16 5\n161600 1 32323232 2\n1\n990990\n"
 
 
-def test_textures_are_named_when_they_are_missing(hipcc):
+def test_textures_are_named_when_they_are_missing(hipcc, program):
     """A program that makes a texture does not link, one that reads it does not compile; both are told the function."""
     text = """#include <hip/hip_runtime.h>
 int main() {
@@ -125,6 +125,27 @@ __global__ void read(hipTextureObject_t texture, float *out) { out[0] = tex2D<fl
     assert made.returncode != 0
     assert "reading.hip:2:" in made.stderr
     assert "'float tex2D<float>" in made.stderr
+    text = """#include <hip/hip_runtime.h>
+texture<float, 2, hipReadModeElementType> picture;
+__global__ void mark(float *out) { out[0] = 1; }
+#ifdef READ
+__global__ void read(float *out) { out[0] = tex2D(picture, 1, 2); }
+#endif
+int main() {
+  picture.filterMode = hipFilterModePoint;
+  float *p;
+  if (hipMalloc(&p, 4)) return 1;
+  mark<<<1, 1>>>(p);
+  return hipDeviceSynchronize();
+}
+"""
+    made = hipcc("declared.hip", "-o", "declared", declared__hip=text)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert program("./declared").returncode == 0, "a reference that nothing reads does no harm"
+    made = hipcc("-c", "-DREAD", "declared.hip")
+    assert made.returncode != 0
+    assert "declared.hip:5:" in made.stderr
+    assert "'tex2D'" in made.stderr
 
 
 def test_files_and_flags(hipcc, program):

@@ -1,5 +1,5 @@
 // Textures and surfaces, which the CPU device does not have, as HIP declares them: a program that makes one does not link and is told
-// the function's name, and a kernel that reads one does not compile.
+// the function's name, and a kernel that reads one does not compile. A texture reference may be declared: nothing binds it.
 #pragma once
 
 #include "hip/texture_types.h"
@@ -43,6 +43,23 @@ struct hipResourceViewDesc {
   size_t width, height, depth;
   unsigned firstMipmapLevel, lastMipmapLevel, firstLayer, lastLayer;
 };
+
+struct textureReference {
+  int normalized;
+  hipTextureReadMode readMode;
+  hipTextureFilterMode filterMode;
+  hipTextureAddressMode addressMode[3];
+  hipChannelFormatDesc channelDesc;
+  int sRGB;
+  unsigned maxAnisotropy;
+  hipTextureFilterMode mipmapFilterMode;
+  float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp;
+  hipTextureObject_t textureObject;
+  int numChannels;
+  hipArray_Format format;
+};
+template <class T, int type = hipTextureType1D, hipTextureReadMode mode = hipReadModeElementType>
+struct texture : textureReference {};
 
 extern "C" {
 hipError_t hipCreateTextureObject(hipTextureObject_t *texture, const hipResourceDesc *resource, const hipTextureDesc *desc,
