@@ -21,7 +21,13 @@ from hiprt.kernels.ops.attention.prefill_attention import TURNED, plan_of as pre
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.matmul.matmul import TILE_ROWS
 from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, BITS, GROUP_SIZES
-from hiprt.kernels.ops.quantized.qmv import SHARED, block_instances, dot_instances, several_instances
+from hiprt.kernels.ops.quantized.qmv import (
+    SHARED,
+    block_instances,
+    dot_instances,
+    several_instances,
+    shared_block_instances,
+)
 from hiprt.kernels.ops.quantized_cache.coded_heads import WIDTHS
 from hiprt.kernels.ops.reduction.argmax import PART, LargestPlan
 from hiprt.kernels.ops.sampling.filter_logits import (
@@ -480,9 +486,10 @@ def dots(dtype: np.dtype[Any]) -> Iterator[Case]:
 
 def blocks(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield products of several vectors by matrix instructions; the last block of rows is not whole."""
-    for i, template in enumerate(each for each in block_instances(False) if each["T"] == dtype):
+    instances = [*block_instances(False), *shared_block_instances(False)]
+    for i, template in enumerate(each for each in instances if each["T"] == dtype):
         group, bits, width = (template[name] for name in ("GROUP", "BITS", "WIDTH"))
-        sharing = Blocks(*(template[name] for name in BLOCKS))
+        sharing = Blocks(*(template[name] for name in BLOCKS if name in template))
         rows, vectors = 16 * sharing.blocks + 6, (16, 9, 5)[i % 3]
         # The norm is 1 or -1, so that no rounding of it shows.
         x = normal(dtype, vectors, width, seed=66)

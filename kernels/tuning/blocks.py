@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hiprt.kernels.tuning.dots import LARGEST
@@ -20,22 +21,29 @@ __all__ = [
     "blocks_configuration",
     "blocks_of",
     "cost",
+    "parts_shape",
 ]
 
 # The template parameters that a sharing gives to the kernel.
-TEMPLATE = {"BLOCKS": "int", "SIMDGROUPS": "int", "DEPTH": "int"}
+TEMPLATE = {"BLOCKS": "int", "SIMDGROUPS": "int", "DEPTH": "int", "SPLIT": "int"}
 LANES = 32
 ROWS = 16  # of a block
 STEP = 64  # of the width, unless fewer codes share a scale
 MOST_STEPS = 2  # that a wave has on their way
 # Bits of codes for each value of x with which four waves fit a SIMD, half as many of a gate in waves of 64; and those
-# with which they do with all steps.
+# with which they do with all steps. A wave has as many as these on their way at least, 1 KiB with all rows.
 MOST_BITS, FEW_BITS = 16, 8
 FEWEST_VECTORS, MOST_VECTORS = 5, 16
 MOST_BLOCKS = 4
 MOST_SUMS = 32  # blocks of all waves, whose sums are 1 KiB each of threadgroup memory
+BLOCK_SUMS = ROWS * MOST_VECTORS
+MOST_SPLIT = 4
+COUNTERS = 4096  # of threadgroups that share the width of the same blocks
 # Vector instructions of a block and of x, with its norm and without, for a step; and of a wave at its end.
 BLOCK, NORMED, PLAIN, END = 24, 78, 12, 60
+# As many as a wave of so many lanes executes beside three others while threadgroups write sums, count themselves and
+# read what all have written: three trips to memory of 0.7 to 0.85 us.
+ARRIVAL = {32: 1200, 64: 300}
 
 
 class Blocks(NamedTuple):
@@ -49,11 +57,14 @@ class Blocks(NamedTuple):
         The simdgroups of a threadgroup, in whole waves, among which the width is divided.
     depth : int
         The steps of the width that a wave has on their way.
+    split : int
+        The threadgroups among which the width is divided. The last to finish adds up what they leave, in their order.
     """
 
     blocks: int
     simdgroups: int
     depth: int = 1
+    split: int = 1
 
 
 def steps_of(product: Product) -> int:
@@ -64,15 +75,19 @@ def steps_of(product: Product) -> int:
 def blocks(product: Product, target: Target) -> Iterator[Blocks]:
     """Yield the sharings that fit a product."""
     each, steps = target.wave // LANES, steps_of(product)
+    splits = range(1, (MOST_SPLIT if "arrivals" in target.features else 1) + 1)
     most = MOST_BITS // 2 if product.is_gated and each > 1 else MOST_BITS
     for count in (count for count in (4, 2, 1) if count * product.bits <= most or count == 1 + product.is_gated):
         # Lanes of a wave of 32 have twice as much of a step.
         depth = MOST_STEPS if each > 1 and count * product.bits <= FEW_BITS else 1
+        if depth * count * product.bits < FEW_BITS:
+            continue
         waves = 1
         while waves * each <= target.table.dot_simdgroups and (waves == 1 or waves < steps):
-            sharing = Blocks(count, waves * each, min(depth, steps))
-            if fits(product, sharing):
-                yield sharing
+            for split in splits:
+                sharing = Blocks(count, waves * each, min(depth, steps), split)
+                if fits(product, sharing) and (split == 1 or waves * split <= steps):
+                    yield sharing
             waves *= 2
 
 
@@ -85,24 +100,37 @@ def fits(product: Product, sharing: Blocks) -> bool:
         and 1 <= sharing.simdgroups <= LANES
         and 1 <= sharing.depth <= MOST_STEPS
         and sharing.blocks * sharing.simdgroups <= MOST_SUMS
+        and 1 <= sharing.split <= MOST_SPLIT
+        and (sharing.split == 1 or grid_of(product, sharing)[0] <= COUNTERS)
         and product.rows > 0
         and product.width % min(product.group, STEP) == 0
         and product.rows * product.width * product.bits < 8 * LARGEST
     )
 
 
-def threadgroups_of(product: Product, sharing: Blocks) -> int:
-    """Return the threadgroups of a launch."""
-    return -(-product.rows // (ROWS * sharing.blocks))
+def grid_of(product: Product, sharing: Blocks) -> tuple[int, int, int]:
+    """Return the threadgroups of a launch: along x those with blocks of their own, along y those that share them."""
+    return -(-product.rows // (ROWS * sharing.blocks)), sharing.split, 1
 
 
-def cost(product: Product, sharing: Blocks, is_normed: bool, target: Target) -> int:
-    """Return about how many vector instructions a wave executes on a compute unit that holds as many as shall be."""
-    waves = sharing.simdgroups * LANES // target.wave
-    resident = target.compute_units * max(1, target.table.dot_simdgroups // sharing.simdgroups)
-    rounds = -(-threadgroups_of(product, sharing) // resident)
+def parts_shape(product: Product, sharing: Blocks, is_normed: bool) -> tuple[int, ...]:
+    """Return the shape of what threadgroups leave that share the width: sums, and each vector's squares for a norm."""
+    return *grid_of(product, sharing)[:2], BLOCK_SUMS * sharing.blocks + (MOST_VECTORS if is_normed else 0)
+
+
+def cost(product: Product, sharing: Blocks, is_normed: bool, target: Target) -> tuple[bool, int]:
+    """Return whether compute units lack waves, and about how many vector instructions the busiest one executes.
+
+    A unit with fewer waves than it shall have is no faster than with as many. Waves hide the wait for memory from each
+    other, which does not show in instructions, so that a sharing by which units lack waves comes last.
+    """
+    threadgroups, units = prod(grid_of(product, sharing)), target.compute_units
+    waves, wanted = (each * LANES // target.wave for each in (sharing.simdgroups, target.table.dot_simdgroups))
     step = (NORMED if is_normed else PLAIN) + BLOCK * sharing.blocks
-    return rounds * (-(-steps_of(product) // waves) * step + END)
+    turns = -(-steps_of(product) // (waves * sharing.split * sharing.depth))
+    end = END + (ARRIVAL[target.wave] if sharing.split > 1 else 0)
+    busiest = max(wanted, -(-threadgroups // units) * waves)
+    return round(threadgroups * waves / units) < wanted, busiest * (turns * sharing.depth * step + end)
 
 
 def blocks_of(product: Product, is_normed: bool, target: Target) -> Blocks | None:
@@ -122,5 +150,5 @@ def blocks_configuration(product: Product, sharing: Blocks) -> Configuration:
     """
     if not fits(product, sharing):
         raise ValueError(f"qmv: {sharing} does not fit {product}")
-    template = dict(zip(TEMPLATE, sharing))
-    return Configuration((threadgroups_of(product, sharing), 1, 1), (sharing.simdgroups * LANES, 1, 1), template)
+    template = {name: value for name, value in zip(TEMPLATE, sharing) if name != "SPLIT" or value > 1}
+    return Configuration(grid_of(product, sharing), (sharing.simdgroups * LANES, 1, 1), template)

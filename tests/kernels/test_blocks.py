@@ -1,17 +1,23 @@
 """Sharings of AMD's matrix instructions for several vectors: the machine code of what plans take, and waves enough."""
 
 import re
+from dataclasses import replace
+from math import prod
 
 import pytest
 
 from hiprt.array import bfloat16
 from hiprt.bench.engine.models.presets import PRESETS
 from hiprt.bench.roofline import GPUS, MEASURED, code_of, matrix_step, products
-from hiprt.kernels.ops.quantized.qmv import BLOCKS
-from hiprt.kernels.tuning.blocks import ROWS, blocks, blocks_configuration, blocks_of
+from hiprt.kernels.ops.quantized.qmv import BLOCKS, SHARED_BLOCKS
+from hiprt.kernels.tuning.blocks import ROWS, Blocks, blocks, blocks_configuration, blocks_of, parts_shape
+from hiprt.kernels.tuning.target import make_target
 from hiprt.kernels.tuning.tiling import Product
+from hiprt.provider import ROCM
 
 SIMDS = 4  # of what HIP counts as a compute unit
+AMD = [("gfx942", 304, 64), ("gfx942", 228, 64), ("gfx90a", 104, 64), ("gfx950", 256, 64)]
+AMD += [("gfx1151", n, 32) for n in (20, 40)] + [("gfx1201", n, 32) for n in (28, 32, 56, 64)]
 # Vector instructions a byte of codes, for all vectors together: with a norm, and without.
 MOST = {"gfx942": (0.21, 0.08), "gfx1201": (0.17, 0.13), "gfx1151": (0.31, 0.24)}
 
@@ -30,24 +36,51 @@ def test_machine_code_of_presets(gpu, preset, places):
         parts = {"NORMED": is_normed, "ADDED": not is_normed, "GATED": product.is_gated}
         template = {"T": bfloat16, "S": bfloat16, "GROUP": product.group, "BITS": product.bits, "WIDTH": product.width}
         template |= {**blocks_configuration(product, sharing).template, **parts}
-        code = code_of(BLOCKS, BLOCKS.values_of(template), gpu.arch)
+        kernel = SHARED_BLOCKS if sharing.split > 1 else BLOCKS
+        code = code_of(kernel, kernel.values_of(template), gpu.arch)
         assert (code.spills, code.waves >= 4) == (0, True), (product, code.waves)
         width = 32 if gpu.arch == "gfx1151" else 64  # of a step
-        if product.width < 3 * width * sharing.depth * sharing.simdgroups * 32 // gpu.wave:
+        if product.width < 3 * width * sharing.depth * sharing.split * sharing.simdgroups * 32 // gpu.wave:
             continue  # a wave takes so few rounds that there is no loop
-        step = matrix_step(code, BLOCKS.name)
+        step = matrix_step(code, kernel.name)
         nbytes = ROWS * sharing.blocks * sharing.depth * width // 2
         assert step.vectors / nbytes <= MOST[gpu.arch][not is_normed], (product, sharing, step.vectors / nbytes)
 
 
+@pytest.mark.parametrize("preset", ["qwen3-4b", "qwen3-8b", "qwen3-32b"])
+@pytest.mark.parametrize(("arch", "units", "wave"), AMD)
+def test_every_product_has_enough_waves(arch, units, wave, preset):
+    """Four a SIMD; where a matrix has few rows, threadgroups share its width, which costs memory for their sums."""
+    on = make_target(arch, units, wave, ROCM)
+    for product, is_normed, _ in products(PRESETS[preset]):
+        product = product._replace(batch=16)
+        sharing = blocks_of(product, is_normed, on)
+        grid = blocks_configuration(product, sharing).grid
+        assert grid[1] == sharing.split
+        assert round(prod(grid) * sharing.simdgroups * 32 / wave / units) >= 4 * SIMDS, (product, sharing)
+        sums = prod(parts_shape(product, sharing, is_normed)) * 4
+        assert sharing.split == 1 or sums < product.rows * product.width * product.bits / 8 / 4
+
+
+def test_threadgroups_share_the_width_only_where_they_can_count():
+    on = make_target("gfx942", 304, 64, ROCM)
+    product = Product(2560, 9728, 16, 64, 4, False)
+    assert blocks_of(product, False, on).split > 1
+    assert {each.split for each in blocks(product, on)} == {1, 2, 3, 4}
+    assert {each.split for each in blocks(product, replace(on, features=on.features - {"arrivals"}))} == {1}
+    assert {each.split for each in blocks(product._replace(width=64), on)} == {1}
+    with pytest.raises(ValueError, match="does not fit"):
+        blocks_configuration(product._replace(rows=1 << 17), Blocks(1, 8, 2, 2))
+
+
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.arch)
 def test_a_matrix_is_read_once_for_all_vectors(gpu):
-    """A threadgroup has all of a row's width, and a gate pairs of blocks."""
+    """Each threadgroup has a part of its own, and a gate pairs of blocks."""
     for batch in (5, 16):
         product = Product(19456, 2560, batch, 64, 4, True)
         for sharing in blocks(product, gpu.target):
             grid = blocks_configuration(product, sharing).grid
-            assert grid == (-(-product.rows // (16 * sharing.blocks)), 1, 1)
+            assert grid == (-(-product.rows // (16 * sharing.blocks)), sharing.split, 1)
             assert sharing.blocks % 2 == 0
             assert sharing.simdgroups * 32 % gpu.wave == 0
     assert blocks_of(product._replace(batch=4), True, gpu.target) is None

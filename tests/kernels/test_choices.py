@@ -17,6 +17,7 @@ from hiprt.errors import HipError
 from hiprt.hip import call, lib
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.tuning import choices, target as targets
+from hiprt.kernels.tuning.blocks import Blocks
 from hiprt.kernels.tuning.choices import timed_choices
 from hiprt.kernels.tuning.dots import Dots
 from hiprt.kernels.tuning.sharing import Sharing, sharing_of
@@ -251,6 +252,7 @@ def test_the_ways_of_several_vectors():
             ways = qmv_module.ways_of(on, half, product)
             assert ways[0] == qmv_module.chosen(on, half, product)
             assert 1 < len(set(map(str, ways))) == len(ways) <= qmv_module.MOST_WAYS
+            assert any(isinstance(way, Blocks) and way.split == 1 for way in ways)
             assert [isinstance(way, Dots) for way in ways] == [False] * (len(ways) - (batch <= 8)) + [True] * (
                 batch <= 8
             )

@@ -12,6 +12,7 @@ import hiprt
 from hiprt import kernels
 from hiprt.flags import flags
 from hiprt.graphs import Step
+from hiprt.kernels.ops.arrivals import arrivals
 from hiprt.kernels.ops.quantized.product import product, rows_alike
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import pack, quantize
@@ -304,6 +305,8 @@ def test_dots_are_for_devices_that_have_them():
         (np.dtype(np.float16), 32, 4, 9, Blocks(2, 1, 1)),
         (hiprt.bfloat16, 128, 8, 5, Blocks(2, 4, 1)),  # steps that are not there
         (np.dtype(np.float16), 64, 8, 13, Blocks(1, 1, 2)),
+        (hiprt.bfloat16, 64, 4, 16, Blocks(1, 2, 1, 3)),  # threadgroups that share the width
+        (np.dtype(np.float16), 32, 8, 7, Blocks(2, 1, 2, 4)),
     ],
 )
 def test_blocks(half, group, bits, batch, sharing):
@@ -322,6 +325,19 @@ def test_blocks_pass_on_what_is_not_finite():
     assert np.isfinite(got).all(1).tolist() == [True, True, False, True, True, True]
 
 
+def test_blocks_that_share_the_width_have_the_same_bits_again():
+    """They add up in the order of their numbers, whichever is the last; their counters are zeros again behind it."""
+    x, stored, _ = operands(16, 70, 384, hiprt.bfloat16, 64, 4)
+    with force_generic():
+        arrays, stream = [hiprt.array(each) for each in (x, *stored)], hiprt.current_stream()
+        step = Step(partial(kernels.qmv, *arrays, tiling=Blocks(1, 2, 1, 3)))
+        results = {kernels.qmv(*arrays, tiling=Blocks(1, 2, 1, 3)).numpy().tobytes() for _ in range(4)}
+        assert {step().numpy().tobytes() for _ in range(3)} | results == results
+        assert len(results) == 1
+        assert step.nodes == 1
+        assert not arrivals(stream).numpy().any()
+
+
 def test_blocks_are_for_several_vectors_on_devices_that_have_them():
     half, product = np.dtype(np.float16), Product(4096, 2560, 5, 64, 4, False)
     amd = make_target("gfx942", 304, 64, ROCM)
@@ -330,7 +346,7 @@ def test_blocks_are_for_several_vectors_on_devices_that_have_them():
     assert isinstance(qmv_module.chosen(amd, half, product._replace(batch=4)), Dots)
     assert qmv_module.chosen(amd, np.dtype(np.float32), product) is None
     assert isinstance(qmv_module.chosen(make_target("gfx906", 60, 64, ROCM), half, product), Dots)
-    for unfit in (Blocks(1, 4), Blocks(8, 1), Blocks(2, 32), Blocks(2, 0), Blocks(2, 1, 3)):
+    for unfit in (Blocks(1, 4), Blocks(8, 1), Blocks(2, 32), Blocks(2, 0), Blocks(2, 1, 3), Blocks(2, 1, 1, 5)):
         with pytest.raises(ValueError, match="does not fit"):
             blocks_configuration(product._replace(is_gated=True), unfit)
     with pytest.raises(ValueError, match="does not fit"):

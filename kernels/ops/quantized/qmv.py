@@ -17,6 +17,7 @@ from hiprt.kernels.lang.operands import FLOATS, aligned, buffer, contiguous, flo
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, check_matrix, format_of
 from hiprt.kernels.ops.quantized.integer_dots import dot_kernel
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
+from hiprt.kernels.ops.quantized.vector_blocks import SharedPlan, blocks_kernel
 from hiprt.kernels.tuning.blocks import (
     MOST_VECTORS as MOST_OF_BLOCKS,
     TEMPLATE as BLOCKS_TEMPLATE,
@@ -25,6 +26,7 @@ from hiprt.kernels.tuning.blocks import (
     blocks_configuration,
     blocks_of,
     cost as blocks_cost,
+    parts_shape,
 )
 from hiprt.kernels.tuning.choices import Run, choose
 from hiprt.kernels.tuning.dots import TEMPLATE, Dots, cost as dots_cost, dots, dots_configuration, dots_of
@@ -114,6 +116,15 @@ def block_instances(takes_loops: bool) -> list[dict[str, Any]]:
     parts = ((False, True, False), (True, False, True), (True, False, False))
     shared = ((2, 4, 2), (4, 8, 1), (1, 4, 2), (2, 2, 1), (2, 8, 1))
     forms = ((64, 4), (64, 4), (32, 8), (128, 4), (64, 8))
+    template = [name for name in BLOCKS_TEMPLATE if name != "SPLIT"]
+    return [] if takes_loops else shared_out(template, shared, forms, parts)
+
+
+def shared_block_instances(takes_loops: bool) -> list[dict[str, Any]]:
+    """List the same of the kernel whose threadgroups share the width."""
+    parts = ((False, True, False), (True, False, False), (True, False, True))
+    shared = ((1, 8, 2, 4), (1, 16, 2, 3), (2, 4, 1, 2))
+    forms = ((64, 4), (64, 4), (64, 8))
     return [] if takes_loops else shared_out(BLOCKS_TEMPLATE, shared, forms, parts)
 
 
@@ -214,17 +225,10 @@ SEVERAL = dot_kernel(
     instances=several_instances,
 )
 # This one multiplies up to 16, where matrix instructions of waves take as many at once.
-BLOCKS = Kernel(
-    "qmv_blocks",
-    inputs=OPERANDS,
-    outputs={"out": "S"},
-    scalars={"columns": "uint", "batch": "uint", "eps": "float"},
-    template={"T": "dtype", "S": "dtype", "GROUP": "int", "BITS": "int", "WIDTH": "int", **BLOCKS_TEMPLATE, **PARTS},
-    headers=("matmul/tiles.h", "quantized/block_factors.h"),
-    threads=lambda template: 32 * int(template["SIMDGROUPS"]),
-    source=(OPS / "quantized/vector_blocks.hip").read_text(),
-    part_of="qmv",
-    instances=block_instances,
+BLOCKS = blocks_kernel("qmv_blocks", inputs=OPERANDS, parts=PARTS, instances=block_instances)
+# And this one where threadgroups share the width of a matrix with few rows.
+SHARED_BLOCKS = blocks_kernel(
+    "qmv_shared_blocks", inputs=OPERANDS, parts=PARTS, instances=shared_block_instances, is_shared=True
 )
 
 
@@ -314,7 +318,7 @@ def plan_of(
     tiling: Tiling | Ring | VectorRing | Stages | Dots | Blocks | Sharing | None,
     eps: float,
     target: Target,
-) -> Plan:
+) -> Plan | SharedPlan:
     """Check the operands and return the plan."""
     op = "qmv"
     most = (
@@ -359,9 +363,13 @@ def plan_of(
         elif isinstance(tiling, Blocks):
             configuration = blocks_configuration(product, tiling)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
+            kernel = SHARED_BLOCKS if tiling.split > 1 else BLOCKS
             launch = Launch(
-                BLOCKS, configuration.grid, configuration.threads, template, columns=columns, batch=batch, eps=eps
+                kernel, configuration.grid, configuration.threads, template, columns=columns, batch=batch, eps=eps
             )
+            if tiling.split > 1:
+                shape = parts_shape(product, tiling, norm is not None)
+                return SharedPlan(Plan(op, (batch, columns), dtype, launch), shape)
         elif isinstance(tiling, Stages):
             configuration = stages_configuration(product, tiling, norm is not None)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
@@ -482,12 +490,16 @@ def ways_of(
     """Return how a product can be shared out, as the rules have it first; several ways where timing may choose.
 
     Those are ways of one vector: by integer dot instructions, and by the kernel that every target has, the ways that
-    the rules put next to theirs. By AMD's matrix instructions several vectors have ways too, and that of integer dot
-    instructions where it takes as many; fewer vectors go the way of one.
+    the rules put next to theirs. By AMD's matrix instructions several vectors have ways too, among them one by which
+    no threadgroups share the width, and that of integer dot instructions where it takes as many; fewer vectors go the
+    way of one.
     """
     rule = chosen(target, dtype, product, is_normed)
     if isinstance(rule, Blocks):
-        few = sorted(blocks(product, target), key=lambda sharing: blocks_cost(product, sharing, is_normed, target))
+        every = sorted(blocks(product, target), key=lambda sharing: blocks_cost(product, sharing, is_normed, target))
+        whole = next(sharing for sharing in every if sharing.split == 1)
+        few = [rule, *([] if whole == rule else [whole])]
+        few += [sharing for sharing in every if sharing not in few]
         by_dots = dots_of(product, target) if product.batch <= MOST else None
         return [*few[: MOST_WAYS - 1], *([by_dots] if by_dots else [])]
     if product.batch > 1 or target.takes_loops or not (rule is None or isinstance(rule, Dots)):

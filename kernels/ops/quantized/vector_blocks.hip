@@ -4,7 +4,8 @@
 //
 // A threadgroup has BLOCKS blocks; of a gate, half of them are what gates the other half. Its waves take chunks of the width
 // in turn, DEPTH steps each, which are on their way together. A step has one scale a row: what an instruction adds up for it
-// is multiplied with the scale behind it.
+// is multiplied with the scale behind it. Of SPLIT threadgroups that share the width, the last one to finish adds up what all
+// left, in the order of their numbers.
 constexpr uint LANES = TILE_WAVE, WAVES = SIMDGROUPS * 32 / LANES, THREADS = SIMDGROUPS * 32;
 // Values of a row; less where a lane has all that an instruction takes of a row, so that registers are enough.
 constexpr uint STEP = GROUP < 64 || TILE_RUN == TILE_DEPTH ? 32 : 64;
@@ -12,15 +13,18 @@ constexpr uint OWN = STEP * TILE_RUN / TILE_DEPTH, RUNS = OWN / 8;   // of a lan
 constexpr uint WORDS = OWN * BITS / 32, REGISTERS = coded<T, BITS>::REGISTERS, REPEATS = coded<T, BITS>::HALVES ? 2 : 1;
 constexpr uint FIELD = coded<T, BITS>::FIELD, MASK = FIELD == 4 ? 0x000f000fu : 0x00ff00ffu;
 constexpr uint EACH = TILE_RUN / 2, FACTORS = WORDS * REGISTERS / EACH;  // of a step: registers of a factor, and factors
-constexpr uint STEPS = WIDTH / STEP, ROUNDS = (STEPS + WAVES * DEPTH - 1) / (WAVES * DEPTH);
+constexpr uint MEMBERS = SPLIT * WAVES;  // waves that share the width
+constexpr uint STEPS = WIDTH / STEP, ROUNDS = (STEPS + MEMBERS * DEPTH - 1) / (MEMBERS * DEPTH);
 constexpr uint OUTPUTS = GATED ? BLOCKS / 2 : BLOCKS, SUMS = TILE_SUMS * LANES;  // blocks of columns, and sums of a block
 constexpr uint ROW_BYTES = WIDTH / 8 * BITS, ROW_SCALES = WIDTH / GROUP;
 typedef pack<uint, WORDS <= 4 ? WORDS : 4> words;
 typedef pack<uint, 4> eight;
-threadgroup float partial[WAVES * BLOCKS * SUMS];
-threadgroup float squares[NORMED ? WAVES * 16 : 1];
+constexpr uint LEFT = BLOCKS * SUMS + (NORMED ? 16 : 0);  // of a wave or a threadgroup: its sums, and each vector's squares
+threadgroup float partial[WAVES * LEFT];
+threadgroup uint answer;
 const uint index = thread_of_group().x, lane = index % LANES, wave = alike<LANES>(index / LANES);
-const uint first_column = threadgroup_position_in_grid.x * (OUTPUTS * 16);
+const uint group = threadgroup_position_in_grid.x, share = SPLIT > 1 ? threadgroup_position_in_grid.y : 0u;
+const uint member = share * WAVES + wave, first_column = group * (OUTPUTS * 16);
 
 // Where a lane's values of a step begin: in its vector, and in its row of each block. Lanes beyond the last have the last.
 const uint start = TILE_RUN < TILE_DEPTH ? lane / 16 * OWN : 0u;
@@ -122,15 +126,15 @@ const auto multiply = [&](uint slot) {
   }
 };
 #pragma unroll
-for (uint d = 0; d < uint(DEPTH); d++) fetch(d, wave * DEPTH + d);
+for (uint d = 0; d < uint(DEPTH); d++) fetch(d, member * DEPTH + d);
 // The last round has nothing to load; steps that are not there are loaded like the last one, and not multiplied.
 const auto turn = [&](uint round, bool is_last) {
 #pragma unroll
   for (uint d = 0; d < uint(DEPTH); d++) {
-    const uint step = (round * WAVES + wave) * DEPTH + d;
-    if (STEPS % (WAVES * DEPTH) == 0 || step < STEPS) multiply(d);
+    const uint step = (round * MEMBERS + member) * DEPTH + d;
+    if (STEPS % (MEMBERS * DEPTH) == 0 || step < STEPS) multiply(d);
     keep_order();  // a load before what has its registers would take others
-    if (!is_last) fetch(d, step + WAVES * DEPTH);
+    if (!is_last) fetch(d, step + MEMBERS * DEPTH);
   }
 };
 #pragma unroll 1
@@ -141,27 +145,32 @@ turn(ROUNDS - 1, true);
 #pragma unroll
 for (uint b = 0; b < uint(BLOCKS); b++) {
 #pragma unroll
-  for (int i = 0; i < TILE_SUMS; i++) partial[((wave * BLOCKS + b) * TILE_SUMS + i) * LANES + lane] = sums[b][i];
+  for (int i = 0; i < TILE_SUMS; i++) partial[wave * LEFT + (b * TILE_SUMS + i) * LANES + lane] = sums[b][i];
 }
 if (NORMED) {
 #pragma unroll
   for (int i = 0; i < TILE_SUMS; i++) {
-    if (sum_row(i, lane) == lane % 16) squares[wave * 16 + lane % 16] = squared[i];
+    if (sum_row(i, lane) == lane % 16) partial[wave * LEFT + BLOCKS * SUMS + lane % 16] = squared[i];
   }
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
+const auto added_up = [](const auto* left, uint count, uint at) {
+  float sum = 0.0f;
+  for (uint i = 0; i < count; i++) sum += left[i * LEFT + at];
+  return sum;
+};
+const device float* const shares = parts + group * (SPLIT * LEFT);
+if (SPLIT > 1) {
+  for (uint at = index; at < LEFT; at += THREADS) parts[(group * SPLIT + share) * LEFT + at] = added_up(partial, WAVES, at);
+  if (!arrives_last(arrived + group, SPLIT, index, &answer)) return;
+}
+const auto whole = [&](uint at) { return SPLIT > 1 ? added_up(shares, SPLIT, at) : added_up(partial, WAVES, at); };
 for (uint at = index; at < OUTPUTS * SUMS; at += THREADS) {
   const uint vector = sum_row(at / LANES % TILE_SUMS, at % LANES), column = first_column + at / SUMS * 16 + at % 16;
   if (vector >= batch || column >= columns) continue;
-  float value = 0.0f, other = 0.0f, square = 0.0f;
-  for (uint w = 0; w < WAVES; w++) {
-    value += partial[w * BLOCKS * SUMS + at];
-    if (GATED) other += partial[(w * BLOCKS + OUTPUTS) * SUMS + at];
-    if (NORMED) square += squares[w * 16 + vector];
-  }
-  const float factor = NORMED ? rsqrt(square / float(WIDTH) + eps) : 1.0f;
-  value *= factor;
-  if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
+  const float factor = NORMED ? rsqrt(whole(BLOCKS * SUMS + vector) / float(WIDTH) + eps) : 1.0f;
+  float value = whole(at) * factor;
+  if (GATED) value = value / (1.0f + exp(-value)) * (whole(OUTPUTS * SUMS + at) * factor);
   const uint to = vector * columns + column;
   out[to] = S(ADDED ? value + float(residual[to]) : value);
 }
