@@ -29,13 +29,14 @@ from hiprt.stream import Stream, current_stream, session_of_thread
 if TYPE_CHECKING:
     from hiprt.kernels.tuning.target import Target
 
-__all__ = ["SECONDS", "Choice", "Choices", "choose", "timed_choices"]
+__all__ = ["MOST_WAYS", "SECONDS", "Choice", "Choices", "choose", "timed_choices"]
 
 W = TypeVar("W")
 # Launches one way, on a stream, with arrays for the operands by name.
 Run = Callable[[Stream, dict[str, Any]], object]
 
 SECONDS = 2.0  # that the choices of a model may take
+MOST_WAYS = 4  # of a kernel, of which one is chosen
 COLD = 1 << 28  # bytes of operands among which launches take turns, so that they find little of theirs in caches
 MOST_COPIES = 32
 LAUNCHES, ROUNDS = 8, 3

@@ -20,6 +20,7 @@ __all__ = [
     "dots",
     "dots_configuration",
     "dots_of",
+    "ranked_dots",
     "steps_of",
 ]
 
@@ -128,9 +129,14 @@ def dots_of(product: Product, target: Target) -> Dots | None:
 
     Several vectors are shared out as one is, so that each has the bits that it has alone.
     """
+    return next(iter(ranked_dots(product, target)), None)
+
+
+def ranked_dots(product: Product, target: Target) -> list[Dots]:
+    """Return the sharings that fit a matrix, that of the rules first; none where such instructions do not serve it."""
     if "dots" not in target.features:
-        return None
-    return min(dots(product, target), key=lambda sharing: cost(product, sharing), default=None)
+        return []
+    return sorted(dots(product, target), key=lambda sharing: cost(product, sharing))
 
 
 def dots_configuration(product: Product, sharing: Dots) -> Configuration:

@@ -15,6 +15,7 @@ from hiprt.__main__ import main
 from hiprt.bench.tune import why_nothing
 from hiprt.errors import HipError
 from hiprt.hip import call, lib
+from hiprt.kernels.ops.experts import experts as experts_module
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.tuning import choices, target as targets
 from hiprt.kernels.tuning.blocks import Blocks
@@ -274,6 +275,45 @@ def test_several_vectors_are_timed(process, timed, monkeypatch):
             kernels.qmv(x, hiprt.array(codes), scales, scales)
         found = some.choices.made
     assert [(name.split(", ")[1], each.taken) for name, each in found.items()] == [("9 vectors", 1), ("16 vectors", 1)]
+
+
+def test_experts_are_timed(process, timed, monkeypatch):
+    """A token's, both products; what another process chose is kept."""
+    draw = np.random.default_rng(3)
+    normal = lambda *shape: hiprt.array(draw.standard_normal(shape).astype(np.float16))  # noqa: E731
+    opening, closing = (
+        (hiprt.array(draw.integers(0, 1 << 32, (4, rows, width // 8), np.uint32)), scales, scales)
+        for rows, width, scales in ((64, 128, normal(4, 64, 2)), (128, 64, normal(4, 128, 1)))
+    )
+    x, y, shares, indices = normal(1, 128), normal(1, 2, 64), normal(1, 2), hiprt.array(np.array([[3, 1]], np.int32))
+
+    def computed():
+        here = target_of(hiprt.current_stream())
+        some = replace(here, features=here.features | {"dots"})
+        monkeypatch.setitem(targets.targets, hiprt.current_device().index, some)
+        up = kernels.moe_gate_up(x, indices, *opening)
+        return some.choices.made, kernels.moe_down(y, indices, shares, *closing).numpy(), up.numpy()
+
+    with process(), timed_choices(60):
+        timed += [10.0, 5.0] * 6
+        found, *results = computed()
+    assert [(name.split()[0], each.taken, each.reason) for name, each in found.items()] == [
+        ("moe_gate_up", 1, "timed"),
+        ("moe_down", 1, "timed"),
+    ]
+    with process():
+        found, *again = computed()
+    assert {each.reason for each in found.values()} == {"kept"}
+    assert all((one == other).all() for one, other in zip(results, again))
+
+
+def test_launches_take_turns_among_experts():
+    """As many launches as there are experts for have other ones each; all of them exist."""
+    turns = experts_module.some_experts(1, 8, 128)
+    assert [each.shape for each in turns] == [(1, 8)] * 16
+    assert sorted(np.concatenate(turns).ravel()) == list(range(128))
+    (whole,) = experts_module.some_experts(2, 3, 4)
+    assert whole.tolist() == [[0, 1, 2], [3, 0, 1]]
 
 
 @pytest.mark.parametrize("is_json", [False, True])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from itertools import count
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hiprt.array import Array, Form, bfloat16
+from hiprt.array import Array, Form, array, bfloat16
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan, Three
@@ -14,7 +18,8 @@ from hiprt.kernels.lang.operands import INT32, aligned, buffer, floating, same
 from hiprt.kernels.ops.quantized.formats import BITS, check_matrix, format_of
 from hiprt.kernels.ops.quantized.integer_dots import dot_kernel
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
-from hiprt.kernels.tuning.dots import LARGEST, MOST_ROWS, TEMPLATE, Dots, dots_configuration, dots_of
+from hiprt.kernels.tuning.choices import MOST_WAYS, Run, choose
+from hiprt.kernels.tuning.dots import LARGEST, MOST_ROWS, TEMPLATE, Dots, dots_configuration, ranked_dots
 from hiprt.kernels.tuning.rings import ring_configuration, ring_of
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
@@ -225,7 +230,13 @@ def ring_configuration_of(target: Target, dtype: np.dtype[Any], product: Product
 
 
 def dot_configuration_of(
-    target: Target, dtype: np.dtype[Any], product: Product, columns: int, matrices: int, tiling: Dots | None
+    target: Target,
+    dtype: np.dtype[Any],
+    product: Product,
+    columns: int,
+    matrices: int,
+    tiling: Dots | None,
+    choice: Callable[[list[Dots]], Dots] = itemgetter(0),
 ) -> Configuration | None:
     """Return how one token's experts are shared out by integer dot instructions; None where another kernel takes them.
 
@@ -241,6 +252,9 @@ def dot_configuration_of(
         The matrices of the stack.
     tiling : Dots or None
         The sharing that the caller wants.
+    choice : callable
+        Takes the sharings of which timing may choose, that of the rules first; returns one of them, which is the first
+        by default.
 
     Raises
     ------
@@ -249,10 +263,37 @@ def dot_configuration_of(
     """
     nbytes = matrices * product.rows * product.width * product.bits // 8
     is_possible = dtype.itemsize == 2 and nbytes < LARGEST
-    sharing = tiling or (dots_of(product, target) if is_possible and columns >= MOST_ROWS else None)
+    ways = [] if tiling or not is_possible or columns < MOST_ROWS else ranked_dots(product, target)
+    sharing = choice(ways[:MOST_WAYS]) if ways else tiling
     if tiling and (not is_possible or columns < tiling.rows // (2 if product.is_gated else 1)):
         raise ValueError(f"{tiling} does not fit experts of {columns} columns")
     return sharing and dots_configuration(product, sharing)
+
+
+def some_experts(tokens: int, chosen: int, matrices: int) -> list[NDArray[np.int32]]:
+    """Return indices of experts for launches that take turns: other ones in each, as far as there are any."""
+    size = tokens * chosen
+    turns = range(max(1, matrices // size))
+    return [(np.arange(size, dtype=np.int32) + i * size).reshape(tokens, chosen) % matrices for i in turns]
+
+
+def launched_in_turn(plan: Plan, tokens: int, chosen: int, matrices: int) -> Run:
+    """Return what launches a plan so that the experts of each launch have to be read from memory."""
+    numbers, turns = count(), list[Array]()
+
+    def launch(stream: Stream, given: dict[str, Any]) -> Array:
+        if not turns:
+            turns.extend(array(each, stream=stream) for each in some_experts(tokens, chosen, matrices))
+        return plan.run(stream, None, **{**given, "indices": turns[next(numbers) % len(turns)]})
+
+    return launch
+
+
+def name_of(op: str, chosen: int, matrices: int, rows: int, kinds: Mapping[str, Any], words: tuple[str, ...]) -> str:
+    """Return what a choice calls a product with some of a stack of matrices."""
+    form = f"{kinds['BITS']} bits in groups of {kinds['GROUP']}"
+    sizes = f"{chosen} of {matrices}, {rows}x{kinds['WIDTH']}"
+    return f"{op} {sizes} of {form}, {', '.join([str(kinds['T']), *words])}"
 
 
 @op
@@ -365,10 +406,22 @@ def plan_gate_up(
     whole, is_single = Product(chosen * rows, width, 1, group_size, bits, True), tokens == 1 and not apart
     sharing = target, x.dtype, chosen, columns, width, group_size, bits, tokens
     configuration = gate_up_configuration(*sharing) if is_aligned else None
+
+    def choice(ways: list[Dots]) -> Dots:
+        def run(way: Dots) -> Run:
+            plan = plan_gate_up(x, indices, w, scales, biases, norm, eps, group_size, bits, apart, way, target)
+            return launched_in_turn(plan, tokens, chosen, experts)
+
+        operands = {"x": x, "indices": indices, "weight": w, "scales": scales, "biases": biases, "norm": norm}
+        name = name_of(op, chosen, experts, rows, kinds, () if norm is None else ("normed",))
+        return choose(target, name, ways, operands, run)
+
+    takes_dots = is_single and not configuration
+    shared = dot_configuration_of(target, x.dtype, whole, columns, experts, tiling, choice) if takes_dots else None
     if configuration:
         template = {**kinds, **configuration.template, "CHOSEN": chosen, "COLUMNS": columns}
         launch = Launch(GATE_UP_RINGS, configuration.grid, configuration.threads, template, **sizes)
-    elif shared := dot_configuration_of(target, x.dtype, whole, columns, experts, tiling) if is_single else None:
+    elif shared:
         template = {**kinds, **shared.template, "CHOSEN": chosen, "COLUMNS": columns}
         scalars = {"columns": columns, "matrices": experts, "eps": eps, "groups": shared.grid[0]}
         launch = Launch(GATE_UP_DOTS, shared.grid, shared.threads, template, **scalars)
@@ -470,13 +523,25 @@ def plan_down(
     kinds: dict[str, Any] = {"T": y.dtype, "GROUP": group_size, "BITS": bits, "WIDTH": width, "CHOSEN": chosen}
     sizes = {"columns": columns, "matrices": experts}
     is_aligned = scales.is_aligned and biases.is_aligned
-    whole = Product(columns, chosen * width, 1, group_size, bits, False)
+    whole, is_single = Product(columns, chosen * width, 1, group_size, bits, False), tokens == 1
     sharing = target, y.dtype, chosen, columns, width, group_size, bits, tokens
     configuration = down_configuration(*sharing) if is_aligned else None
+
+    def choice(ways: list[Dots]) -> Dots:
+        def run(way: Dots) -> Run:
+            plan = plan_down(y, indices, weights, w, scales, biases, residual, group_size, bits, way, target)
+            return launched_in_turn(plan, tokens, chosen, experts)
+
+        operands = {"x": y, "indices": indices, "shares": weights, "weight": w, "scales": scales, "biases": biases}
+        name = name_of(op, chosen, experts, columns, kinds, () if residual is None else ("added",))
+        return choose(target, name, ways, {**operands, "residual": residual}, run)
+
+    takes_dots = is_single and not configuration
+    shared = dot_configuration_of(target, y.dtype, whole, columns, experts, tiling, choice) if takes_dots else None
     if configuration:
         template = {**kinds, **configuration.template, "ADDED": residual is not None}
         launch = Launch(DOWN_RINGS, configuration.grid, configuration.threads, template, **sizes)
-    elif shared := dot_configuration_of(target, y.dtype, whole, columns, experts, tiling) if tokens == 1 else None:
+    elif shared:
         template = {**kinds, **shared.template, "ADDED": residual is not None}
         launch = Launch(DOWN_DOTS, shared.grid, shared.threads, template, **sizes, groups=shared.grid[0])
     else:

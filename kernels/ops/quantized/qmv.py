@@ -28,8 +28,8 @@ from hiprt.kernels.tuning.blocks import (
     cost as blocks_cost,
     parts_shape,
 )
-from hiprt.kernels.tuning.choices import Run, choose
-from hiprt.kernels.tuning.dots import TEMPLATE, Dots, cost as dots_cost, dots, dots_configuration, dots_of
+from hiprt.kernels.tuning.choices import MOST_WAYS, Run, choose
+from hiprt.kernels.tuning.dots import TEMPLATE, Dots, dots_configuration, dots_of, ranked_dots
 from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of
 from hiprt.kernels.tuning.sharing import UNSHARED, Sharing, sharing_of, sharings
 from hiprt.kernels.tuning.stages import TEMPLATE as STAGES, Stages, shared_bytes, stages_configuration, stages_of
@@ -48,7 +48,6 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["qmv"]
 
-MOST_WAYS = 4  # of which timing chooses
 MOST = 8  # vectors that one launch multiplies on every target
 MOST_ROWS = 64  # rows that a plain loop takes, as in the kernel
 OPERANDS = {"x": "T", "weight": "uint", "scales": "T", "biases": "T", "norm": "T", "residual": "T"}
@@ -506,8 +505,7 @@ def ways_of(
         return [rule]
     plain = sharing_of(product, target)
     if rule is not None:
-        ranked = sorted(dots(product, target), key=lambda sharing: dots_cost(product, sharing))
-        return [*ranked[: MOST_WAYS - 1], plain]
+        return [*ranked_dots(product, target)[: MOST_WAYS - 1], plain]
     order = list(sharings(product, target.table.product_rows))
     at = order.index(plain)
     nearest = sorted(order, key=lambda sharing: abs(order.index(sharing) - at))
