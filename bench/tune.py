@@ -1,4 +1,4 @@
-"""``hiprt tune``: time ahead how the kernels of a model's decode step are best shared out on this GPU.
+"""``hiprt tune``: time ahead how the kernels of a model's steps and prompts are best shared out on this GPU.
 
 It does what the first use of a model does on a device without a measured table, for as long as it takes, and prints
 what it chose. Times are kept beside compiled kernels, by library and device; every later process takes the same ways.
@@ -15,7 +15,7 @@ from typing import Any
 
 from hiprt import Stream, current_stream
 from hiprt.bench.engine.checkpoint import Checkpoint
-from hiprt.bench.engine.decoder import Decoder, bucket
+from hiprt.bench.engine.decoder import CHUNK, Decoder, bucket
 from hiprt.bench.engine.models import PRESETS, Model, load, preset
 from hiprt.bench.story import CHECKPOINT
 from hiprt.bench.table import text_table
@@ -87,8 +87,16 @@ def why_nothing(target: Target) -> str:
     return ""
 
 
-def tune(model: Model, stream: Stream, capacities: Sequence[int], seconds: float, *, again: bool = False) -> Report:
-    """Choose for the decode step of a model, where its caches have these capacities.
+def tune(
+    model: Model,
+    stream: Stream,
+    capacities: Sequence[int],
+    seconds: float,
+    *,
+    chunks: Sequence[int] = (),
+    again: bool = False,
+) -> Report:
+    """Choose for the decode step of a model, where its caches have these capacities, and for chunks of prompts.
 
     Parameters
     ----------
@@ -97,6 +105,8 @@ def tune(model: Model, stream: Stream, capacities: Sequence[int], seconds: float
     capacities : sequence of int
     seconds : float
         After this time nothing more is timed for a capacity.
+    chunks : sequence of int
+        Their tokens.
     again : bool
         Whether what earlier processes have timed is timed anew.
     """
@@ -106,7 +116,10 @@ def tune(model: Model, stream: Stream, capacities: Sequence[int], seconds: float
         if again:
             choices.file.unlink(missing_ok=True)
         for capacity in capacities:
-            Decoder(model, stream, bucket(capacity), seconds=seconds)
+            decoder = Decoder(model, stream, bucket(capacity), seconds=seconds)
+            for size in (size for size in chunks if size <= decoder.capacity):
+                decoder.state.give([0] * size, 0, stream)
+                decoder.fill_first(0, size)
     made = [] if choices is None or why else choices.made.values()
     rows = [
         Row(
@@ -137,6 +150,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[CAPACITY],
         help=f"tokens that caches have room for (default: {CAPACITY}); generate begins with that of the whole text",
     )
+    parser.add_argument(
+        "--chunk",
+        metavar="N",
+        type=int,
+        nargs="*",
+        default=[CHUNK],
+        help=f"tokens of a prompt's chunks, at most {CHUNK} (default: {CHUNK}); none for no prompts",
+    )
     parser.add_argument("--seconds", type=float, default=math.inf, help="time no longer than this (default: no bound)")
     parser.add_argument("--again", action="store_true", help="time anew what is kept")
     set_run(parser, run)
@@ -147,11 +168,13 @@ def run(options: argparse.Namespace) -> int:
     stream = current_stream()
     if min(options.capacity) < 1:
         raise ValueError("--capacity: at least 1 is needed")
+    if any(not 1 <= size <= CHUNK for size in options.chunk):
+        raise ValueError(f"--chunk: 1 to {CHUNK} are needed")
     if why := why_nothing(target_of(stream)):
         report = Report(stream.device.provider.name, stream.device.name, stream.device.arch, why, [])
     else:
         model = preset(options.preset) if options.preset else load(Checkpoint(options.model))
-        report = tune(model, stream, options.capacity, options.seconds, again=options.again)
+        report = tune(model, stream, options.capacity, options.seconds, chunks=options.chunk, again=options.again)
     print(json.dumps(asdict(report)) if options.json else table(report))
     return 0
 

@@ -6,7 +6,9 @@ itself writes what the next one needs. So every step of a text launches the same
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -99,7 +101,8 @@ class Decoder:
     logprobs : int, optional
         How many of the likeliest tokens `likely` tells for each place; by default nothing is kept for it.
     seconds : float
-        How long `kernels.timed_choices` may take, on a device without a measured table.
+        How long `kernels.timed_choices` may take, on a device without a measured table: for a step, and for the first
+        chunk of a prompt of each size.
     kv_bits : int, optional
         8 for keys and values in 8 bits; by default they are in the dtype of the model.
     drafts : int, optional
@@ -168,8 +171,10 @@ class Decoder:
                 self.speculation = Speculation(drafts, guesses)
             choices = target_of(stream).choices
             # Ranks take what is kept alone: each timing for itself might choose other bits of what all of them compute.
-            if choices is not None and choices.are_wanted and model.ranks is None:
-                with kernels.timed_choices(seconds):
+            self.chooses = choices is not None and choices.are_wanted and model.ranks is None
+            self.seconds, self.tried = seconds, set[int]()
+            if self.chooses:
+                with self.choosing():
                     state.try_out(model)
         # The steps hold functions, not methods: a decoder in no cycle gives its memory back as soon as it is dropped.
         made: Callable[..., Step[..., Any]] = partial(Step, stream=stream, keep=keep, overwrite=True)
@@ -376,7 +381,8 @@ class Decoder:
             for size in chunks(before, self.chunk) + chunks(behind, self.chunk):
                 at = self.positions[sequence]
                 self.state.give(prompt[at : at + size], at, self.stream)
-                self.logits = fill(sequence, size)
+                is_new = self.chooses and size not in self.tried
+                self.logits = self.fill_first(sequence, size) if is_new else fill(sequence, size)
                 self.positions[sequence] += size
                 self.eager_steps += eager
                 if self.positions[sequence] == self.save_at:
@@ -386,6 +392,21 @@ class Decoder:
                     self.state.stand_at([length - 1 for length in self.lengths], self.stream)
                     draw()
                 yield taken
+
+    @contextmanager
+    def choosing(self) -> Iterator[None]:
+        """Let kernels be chosen by timing in the block, for what is left of the decoder's seconds."""
+        start = time.monotonic()
+        with kernels.timed_choices(self.seconds):
+            yield
+        self.seconds = max(0.0, self.seconds - (time.monotonic() - start))
+
+    def fill_first(self, sequence: int, size: int) -> Array:
+        """Take the first chunk of a size op by op, so that its kernels are chosen before a step is recorded of them."""
+        self.tried.add(size)
+        with self.choosing():
+            logits: Array = self.filling.eager(sequence, size)
+        return logits
 
     def step(self) -> None:
         """Take the next token of each text, and those guesses that are right, as one graph launch."""

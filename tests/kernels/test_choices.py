@@ -12,11 +12,17 @@ import pytest
 import hiprt
 from hiprt import core, graphs, kernels
 from hiprt.__main__ import main
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.decoder import Decoder
+from hiprt.bench.engine.models import load
+from hiprt.bench.isa.kernels import recorded
+from hiprt.bench.story import CHECKPOINT
 from hiprt.bench.tune import why_nothing
 from hiprt.errors import HipError
 from hiprt.hip import call, lib
 from hiprt.kernels.ops.experts import experts as experts_module
 from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning import choices, target as targets
 from hiprt.kernels.tuning.blocks import Blocks
 from hiprt.kernels.tuning.choices import timed_choices
@@ -316,20 +322,65 @@ def test_launches_take_turns_among_experts():
     assert whole.tolist() == [[0, 1, 2], [3, 0, 1]]
 
 
+def test_prompts_are_timed(process, timed):
+    """The rows of a tile, once for all numbers of rows between two powers of two; few rows have one way."""
+    draw = np.random.default_rng(4)
+    stored = quantize((draw.standard_normal((40, 128)) / 12).astype(np.float16), 64, 4)
+    parts = list(map(hiprt.array, stored))
+
+    def multiplied(rows):
+        x = draw.standard_normal((rows, 128)).astype(np.float16)
+        with recorded() as found:
+            got = kernels.quantized_matmul(hiprt.array(x), *parts)
+        exact = reference.quantized_matmul(x, *stored, 64, 4)
+        assert np.abs(got.numpy() - exact).max() < 0.02
+        return [launch.template[-1] for launch in found]  # ROWS
+
+    with process(), timed_choices(60):
+        timed += [10.0, 5.0] * 3
+        assert multiplied(70)[-1] == multiplied(127)[-1] == 64
+        assert multiplied(31) == [32]
+        (choice,) = target_of(hiprt.current_stream()).choices.made.items()
+    assert choice[0] == "quantized_matmul 40x128 of 4 bits in groups of 64, float16, 64 to 127 rows"
+    assert (choice[1].ways, choice[1].taken, choice[1].reason) == (("32", "64"), 1, "timed")
+    with process():
+        assert multiplied(64) == [64]
+
+
 @pytest.mark.parametrize("is_json", [False, True])
 def test_tune_prints_what_it_chose(process, timed, capsys, is_json):
     """A decode step of the small model, at each capacity; what is kept is timed again only when asked to."""
     with process():
         timed += [10.0, 5.0, 20.0, 20.0] * 300
-        arguments = ["tune", "--capacity", "300", "600", *(["--json"] if is_json else [])]
+        arguments = ["tune", "--capacity", "300", "600", "--chunk", "64", *(["--json"] if is_json else [])]
         assert main(arguments) == 0
         printed = capsys.readouterr().out
     assert printed.count("norm_rope_attention") == 2
+    assert "64 to 127 rows" in printed
     if is_json:
         rows = json.loads(printed)["choices"]
         assert {row["reason"] for row in rows} == {"timed"}
     else:
         assert printed.splitlines()[1].split() == ["kernel", "way", "us", "us", "by", "rule", "ways", "why"]
+
+
+def test_the_first_chunk_of_each_size_is_timed(process, timed):
+    """Within the seconds of the decoder; a step that takes such a chunk later has the same bits."""
+    tokens = list(range(1, 66))
+    with process():
+        timed += [10.0, 5.0, 20.0, 20.0] * 300
+        model, stream = load(Checkpoint(CHECKPOINT)), hiprt.current_stream()
+        decoder = Decoder(model, stream, 256, chunk=64, seconds=60)
+        logits = []
+        for _ in range(2):
+            decoder.start(tokens)
+            assert list(decoder.prefill()) == [64, 65]
+            logits.append(decoder.logits.numpy())
+        assert decoder.tried == {64, 1}
+        assert 0 < decoder.seconds < 60
+        found = made()["quantized_matmul"]
+        assert (found.reason, len(found.ways)) == ("timed", 2)
+    assert (logits[0] == logits[1]).all()
 
 
 def test_tune_says_why_nothing_is_chosen(process, capsys):

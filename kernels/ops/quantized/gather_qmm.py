@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hiprt.array import Array, Form
+from hiprt.array import Array, Form, make
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
@@ -27,6 +27,7 @@ from hiprt.kernels.ops.quantized.formats import (
 )
 from hiprt.kernels.ops.quantized.wgmma_tiles import wgmma_plan
 from hiprt.kernels.ops.reduction.sort import argsort
+from hiprt.kernels.tuning.choices import Run, choose
 from hiprt.kernels.tuning.table import DEFAULT, Table
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.kernels.tuning.tiling import Product
@@ -34,7 +35,9 @@ from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["Operands", "gather_qmm", "multiply", "operands_of"]
+__all__ = ["ONE", "Operands", "gather_qmm", "multiply", "operands_of"]
+
+ONE = Side(1, 1, 1)  # a side with one matrix
 
 PACKED_INPUTS = {
     "x": "T",
@@ -323,7 +326,8 @@ def multiply(
     count, target = size_of(batch) * lines, target_of(stream)
     numbers = left.numbers, right.numbers
     sizes = given.columns, x.shape[-1], count, lines
-    is_whole = not batch and not flags and given.is_packed and not out.address % 16
+    is_single = not batch and not flags
+    is_whole = is_single and given.is_packed and not out.address % 16
     if "wgmma" in target.features and is_whole and given.biases is not None:
         whole = Product(given.columns, x.shape[-1], count, form.group_size, form.bits, False)
         plan = wgmma_plan(whole, x.dtype, False, target)
@@ -331,7 +335,10 @@ def multiply(
             plan.run(stream, out, x, given.w, given.scales, given.biases)
             return out
     if given.has_tiles and in_runs and count > target.table.untiled_rows:
-        launch = tiles_launch(form, x.dtype, *sizes, *numbers, flags | (order is not None) << 2, target)
+        rows = None
+        if is_single and given.biases is not None:
+            rows = chosen_rows(x, given.w, given.scales, given.biases, form, given.columns, count, target)
+        launch = tiles_launch(form, x.dtype, *sizes, *numbers, flags | (order is not None) << 2, target, rows)
         launch(stream, out=out, order=given.w if order is None else order, **operands)
         return out
     for launch in launches_of(form, x.dtype, *sizes, *numbers, flags, given.is_packed, given.is_transposed, target):
@@ -346,6 +353,33 @@ def tile_rows(dtype: np.dtype[Any], count: int, target: Target) -> int:
 
 
 @Planned
+def chosen_rows(
+    x: Form, w: Form, scales: Form, biases: Form, form: Format, columns: int, count: int, target: Target
+) -> int:
+    """Return the rows of a tile of a product with one matrix: the rules', or those that timing has chosen.
+
+    Numbers of rows between two powers of two, for which the rules are the same, have one choice.
+    """
+    dtype, width, rule = x.dtype, x.shape[-1], tile_rows(x.dtype, count, target)
+    least = 1 << (count.bit_length() - 1)
+    others = (rows for rows in tile_choices(dtype, target.takes_loops, target.table) if rows <= least)
+
+    def run(way: int) -> Run:
+        launch = tiles_launch(form, dtype, columns, width, count, count, ONE.numbers, ONE.numbers, 0, target, way)
+
+        def launched(stream: Stream, given: dict[str, Any]) -> None:
+            unread = dict.fromkeys(("left_indices", "right_indices", "order"), given["weight"])
+            launch(stream, out=make((count, columns), dtype, stream), **given, **unread)
+
+        return launched
+
+    kind = f"{form.bits} bits in groups of {form.group_size}, {dtype}"
+    name = f"quantized_matmul {columns}x{width} of {kind}, {least} to {2 * least - 1} rows"
+    operands = {"x": x, "weight": w, "scales": scales, "biases": biases}
+    return choose(target, name, [rule, *(rows for rows in others if rows != rule)], operands, run)
+
+
+@Planned
 def tiles_launch(
     form: Format,
     dtype: np.dtype[Any],
@@ -357,9 +391,10 @@ def tiles_launch(
     right: Numbers,
     flags: int,
     target: Target,
+    rows: int | None = None,
 ) -> Launch:
-    """Return the launch of the kernel of tiles, for `count` rows of results."""
-    rows = tile_rows(dtype, count // max(right[-1], 1), target)
+    """Return the launch of the kernel of tiles, for `count` rows of results; the rules have the rows of a tile."""
+    rows = rows or tile_rows(dtype, count // max(right[-1], 1), target)
     return Launch(
         TILES,
         (-(-count // rows), -(-columns // TILE_COLUMNS), 1),

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from hiprt.array import Array
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
-from hiprt.kernels.ops.matmul.stacks import Side, side_of, size_of
+from hiprt.kernels.ops.matmul.stacks import side_of, size_of
 from hiprt.kernels.ops.quantized.formats import format_of
-from hiprt.kernels.ops.quantized.gather_qmm import multiply, operands_of
+from hiprt.kernels.ops.quantized.gather_qmm import ONE, multiply, operands_of
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["quantized_matmul"]
-
-ONE = Side(1, 1, 1)
 
 
 @op
