@@ -240,6 +240,9 @@ class Ladder:
             if not self.stats.reasons[reason]:
                 logger.warning("step %s: %s", self.name, reason)
             self.stats.reasons[reason] += 1
+        if not flags.graph_trace:
+            exec_.launch(stream)
+            return None
         mark(stream)
         exec_.launch(stream)
         mark(stream)
@@ -279,7 +282,8 @@ class Ladder:
             return False
         if rung == "replay":
             self.stats.counted["replay"] += 1
-        trace(self.stats, rung, start, exec_.recording, stream)
+        if flags.graph_trace:
+            trace(self.stats, rung, start, exec_.recording, stream)
         return True
 
     def replace(self, exec_: Exec, stream: Stream, error: HipError) -> None:

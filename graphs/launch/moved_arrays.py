@@ -7,6 +7,7 @@ argument, old or new, lies alone in its memory.
 from __future__ import annotations
 
 import bisect
+import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -107,12 +108,12 @@ class Placements:
         self.result = result
         self.others: list[Extent] | None = None  # what the step uses besides its arguments
         self.is_movable = False
-        self.seen: dict[tuple[int, ...], Placement] = {}
+        self.seen: dict[bytes, Placement] = {}  # by the addresses, 64-bit words
         self.here = self.of(arrays)
 
     def of(self, arrays: Sequence[Array]) -> Placement:
         """Return where the arrays of a call lie: `here`, if the exec carries them."""
-        addresses = tuple([array.address for array in arrays])
+        addresses = struct.pack(f"{len(arrays)}Q", *[array.address for array in arrays])
         found = self.seen.get(addresses)
         if found is None:
             if len(self.seen) >= MOST_PLACEMENTS:
@@ -179,6 +180,6 @@ class Placements:
             start, end = array.buffer.address, array.buffer.address + array.buffer.nbytes
             recording.set_apart(array, is_shared=self.is_in_use([(start, end)]))
 
-    def carry(self, arrays: Sequence[Array], target: Placement) -> None:
-        """Note that the exec carries these arrays now."""
-        self.arrays, self.here = list(arrays), target
+    def carry(self, arrays: list[Array], target: Placement) -> None:
+        """Note that the exec carries these arrays now; the list is nobody else's."""
+        self.arrays, self.here = arrays, target

@@ -4,6 +4,7 @@
 #include "objects.h" /* first: Python.h says so */
 
 #include <pthread.h>
+#include <string.h>
 
 #include "exec.h"
 #include "results.h"
@@ -357,25 +358,28 @@ static PyTypeObject *make_type(void) {
   return (PyTypeObject *)PyType_FromSpec(&spec);
 }
 
-/* placed(arrays, args): the addresses of arguments that are arrays of the forms that these have; None if they are not. */
+/* placed(arrays, args): the addresses of arguments that are arrays of the forms that these have, as the bytes of 64-bit words;
+ * None if they are not. */
 static PyObject *placed(PyObject *module, PyObject *given) {
   PyObject *arrays, *args;
   if (!PyArg_ParseTuple(given, "O!O!", &PyList_Type, &arrays, &PyTuple_Type, &args)) return 0;
-  const Py_ssize_t n = PyTuple_Size(args);
+  const Py_ssize_t n = PyTuple_Size(args), size = sizeof(uint64_t);
   if (PyList_Size(arrays) != n) Py_RETURN_NONE;
-  PyObject *addresses = PyTuple_New(n);
+  PyObject *addresses = PyBytes_FromStringAndSize(0, n * size);
   for (Py_ssize_t i = 0; addresses && i < n; i++) {
-    PyObject *its = PyTuple_GetItem(args, i), *mine = PyList_GetItem(arrays, i), *form = 0, *wanted = 0, *address = 0;
+    PyObject *its = PyTuple_GetItem(args, i), *mine = PyList_GetItem(arrays, i), *form = 0, *wanted = 0;
     const int is_array = PyObject_TypeCheck(its, hiprt_py_array_type);
     if (is_array && (form = hiprt_py_form((hiprt_py_array *)its))) wanted = hiprt_py_form((hiprt_py_array *)mine);
     const int is_alike = form && form == wanted;
-    if (is_alike) address = PyLong_FromUnsignedLongLong(((hiprt_py_array *)its)->address);
     Py_XDECREF(form);
     Py_XDECREF(wanted);
-    if (!address || PyTuple_SetItem(addresses, i, address)) {
-      Py_CLEAR(addresses);
-      if (!PyErr_Occurred()) Py_RETURN_NONE;
+    if (!is_alike) {
+      Py_DECREF(addresses);
+      if (PyErr_Occurred()) return 0;
+      Py_RETURN_NONE;
     }
+    const uint64_t address = ((hiprt_py_array *)its)->address;
+    memcpy(PyBytes_AsString(addresses) + i * size, &address, sizeof address);
   }
   return addresses;
 }
