@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any, NamedTuple
@@ -85,14 +86,16 @@ class Graphed:
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.overwrite = overwrite
         self.adopted = Adopted(self.name)
-        self.slots = list(slots_of(torch, owners_of(torch, function) if weights is None else weights))
+        given = owners_of(torch, function) if weights is None else listed(torch, weights)
+        self.modules = list(dict.fromkeys(each for each in given if isinstance(each, torch.nn.Module)))
+        self.slots = list(slots_of(torch, given))
         self.labels = [label for label, _, _ in self.slots]
         self.places = [(place, key) for _, place, key in self.slots]
         self.reader = tensors_module.Reader(torch.Tensor, Form, described, ALIGNMENT)
         self.device: Any = None
         self.kept: dict[Any, Kept] = {}
         self.latest: Kept | None = None
-        self.signature: tuple[Any, ...] = (None, None, None, -1)
+        self.signature: tuple[Any, ...] = (None, None, None, None, -1)
         self.current: Kept | None = None  # of this signature
         self.weights: list[Any] = [None] * len(self.places)
         self.addresses = bytearray(NOWHERE * len(self.places))
@@ -133,7 +136,8 @@ class Graphed:
         context = self.torch.is_autocast_enabled("cuda"), self.torch.get_autocast_dtype("cuda")
         describe, before = self.reader.describe, self.signature
         positional, named = describe(args, before[0], tensors, words), describe(kwargs, before[1], tensors, words)
-        signature = positional, named, context, self.weights_number()
+        modes = tuple([module.training for module in self.modules])
+        signature = positional, named, context, modes, self.weights_number()
         inputs = len(tensors)
         tensors += self.weights
         words += self.addresses
@@ -196,7 +200,8 @@ class Graphed:
             kept.refused = f"tensors are on {', '.join(sorted(map(str, devices))) or 'no device'}"
             return self.eagerly(function, kept.refused, why)
         seeds = self.device.seeds()
-        results = self.device.rehearse(function)
+        with own_casts(self.torch):
+            results = self.device.rehearse(function)
         if self.device.seeds() != seeds:
             kept.refused = "it draws random numbers: give them to it as an argument"
         self.stats.count(Event(self.name, "eager", "first call of this signature", difference=why))
@@ -254,7 +259,8 @@ class Graphed:
 
     def capture(self, function: Callable[[], Any], *, is_first: bool) -> tuple[Captured, Recording]:
         """Capture the function, of which nothing runs, and return what it launched as a recording too."""
-        captured = self.device.capture(function, is_first=is_first)
+        with own_casts(self.torch):
+            captured = self.device.capture(function, is_first=is_first)
         self.captures += 1
         stream = self.adopted.given
         assert stream is not None
@@ -295,14 +301,14 @@ class Graphed:
 
     def difference(self, signature: tuple[Any, ...]) -> str:
         """Describe the first argument that is of another kind than at the last call."""
-        if self.signature[3] < 0:
+        if self.signature[-1] < 0:
             return ""
-        names = "arguments", "named arguments", "autocast"
+        names = "arguments", "named arguments", "autocast", "training"
         told = (differs(*each) for each in zip(names, self.signature, signature))
         found = next((each for each in told if each), "")
-        if found or self.signature[3] == signature[3]:
+        if found or self.signature[-1] == signature[-1]:
             return found
-        before, now = (list(self.numbers)[each[3]] for each in (self.signature, signature))
+        before, now = (list(self.numbers)[each[-1]] for each in (self.signature, signature))
         return next(each for each in map(differs, self.labels, before, now) if each)
 
 
@@ -368,6 +374,17 @@ def extent(tensor: Any) -> int:
     return int((last + 1) * tensor.element_size())
 
 
+@contextmanager
+def own_casts(torch: Any) -> Iterator[None]:
+    """Let no casts of weights be shared with what else runs under autocast, whose memory goes when its context ends."""
+    was = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(was)
+
+
 def device_of(device: Any) -> Any:
     """Return what captures on a device of torch's."""
     return Cuda(device.index)
@@ -379,9 +396,13 @@ def owners_of(torch: Any, function: Callable[..., Any]) -> list[Any]:
     return [each for each in found if isinstance(each, torch.nn.Module)]
 
 
-def slots_of(torch: Any, weights: Iterable[Any]) -> Iterable[tuple[str, Any, Any]]:
+def listed(torch: Any, weights: Iterable[Any]) -> list[Any]:
+    """Return modules, dictionaries and tensors as a list; one module or dictionary is meant as it is."""
+    return [weights] if isinstance(weights, (torch.nn.Module, dict)) else list(weights)
+
+
+def slots_of(torch: Any, given: list[Any]) -> Iterable[tuple[str, Any, Any]]:
     """Yield the name of each tensor that may be replaced, and the dictionary or list where it is, with its key."""
-    given = [weights] if isinstance(weights, (torch.nn.Module, dict)) else list(weights)
     for i, each in enumerate(given):
         if isinstance(each, torch.nn.Module):
             for path, module in each.named_modules():
@@ -405,11 +426,11 @@ def graphed(
 ) -> Any:
     """Return a function of torch that runs as a graph, patched where torch would capture again or copy.
 
-    The first call of a signature (shapes, strides, dtypes and alignment of tensors, values of other arguments) runs
-    eagerly. The second is captured on torch's stream, twice, and launched. From then on, calls with the same addresses
-    are replays. Where tensors lie elsewhere, inputs and weights alike, the first time is captured and compared, which
-    shows what words of the kernels' arguments are their addresses; later times these words are patched without a call
-    of the function. Nothing is copied.
+    The first call of a signature (shapes, strides, dtypes and alignment of tensors, values of other arguments, whether
+    modules train) runs eagerly. The second is captured on torch's stream, twice, and launched. From then on, calls with
+    the same addresses are replays. Where tensors lie elsewhere, inputs and weights alike, the first time is captured
+    and compared, which shows what words of the kernels' arguments are their addresses; later times these words are
+    patched without a call of the function. Nothing is copied.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from helpers import foreign  # noqa: E402
 from helpers.gate import Gate  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import hiprt  # noqa: E402
 from hiprt import core, graphs, library  # noqa: E402
@@ -596,3 +597,50 @@ def test_kernels_of_hidden_arguments(device, monkeypatch):
         device.ours.synchronize()
         assert torch.equal(found, expected(x, weights))
     assert graphs.stats()["hidden"]["rungs"]["eager"] == 1
+
+
+def test_a_module_in_another_mode_is_other_work(device):
+    """A layer that drops out, or keeps statistics, launches something else while it trains."""
+
+    class Layer(torch.nn.Module):
+        def forward(self, x):
+            y = device.empty(x.numel())
+            layer(device.ours.handle, x, x, y, 256 * self.training)
+            return y
+
+    module, x = Layer().eval(), tensor(1)
+    run = hiprt.torch.graphed(module, name="modes")
+    for is_training in (False, False, False, True, True, True, False):
+        module.train(is_training)
+        found = run(x)
+        device.ours.synchronize()
+        assert torch.equal(found, x * x + is_training)
+    told = [event.difference for event in run.explain() if event.rung == "eager"]
+    assert told == ["", "training: (False,) -> (True,)"]
+
+
+def test_casts_that_autocast_keeps_are_no_part_of_a_graph(device):
+    """Their memory goes when the context ends; a graph casts weights itself."""
+    weight, casts = torch.nn.Parameter(torch.ones(4, 4)), []
+
+    class Casts(TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            casts[-1] += op is torch.ops.aten._to_copy.default
+            return op(*args, **(kwargs or {}))
+
+    def work(x):
+        casts.append(0)
+        with Casts():
+            torch.nn.functional.linear(torch.ones(4, 4), weight)
+        y = device.empty()
+        layer(device.ours.handle, x, x, y)
+        return y
+
+    run = hiprt.torch.graphed(work, weights=[weight])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.nn.functional.linear(torch.ones(4, 4), weight)
+        for _ in range(3):
+            run(tensor(1))
+        assert torch.is_autocast_cache_enabled()
+    assert casts == [2] * len(casts)
+    assert len(casts) > 2
