@@ -127,10 +127,24 @@ def test_definitions(options):
         "-Wall",
         "-w",
         "-g",
+        "-fno-signed-zeros",
+        "-fhonor-nans",
+        "-fno-honor-infinities",
+        "-fslp-vectorize",
+        "-munsafe-fp-atomics",
+        "-fno-gpu-flush-denormals-to-zero",
+        "-mllvm -amdgpu-early-inline-all=true",
     ],
 )
 def test_known_options(option):
-    assert value_of("40 + 2", options=[option]) == 42
+    assert value_of("40 + 2", options=option.split()) == 42
+
+
+def test_not_a_number_is_told_under_fast_mathematics_that_honours_it():
+    source = 'extern "C" __global__ void k(const float* x, int* out) { out[0] = isnan(x[0]); }'
+    out = np.zeros(1, np.int32)
+    Program(source, options=["-ffast-math", "-fhonor-nans"]).run("k", 1, 1, np.array([np.nan], np.float32), out)
+    assert out[0] == 1
 
 
 def test_the_standard_is_the_one_asked_for():
@@ -138,7 +152,10 @@ def test_the_standard_is_the_one_asked_for():
         assert value_of("__cplusplus / 100", options=[f"--std=c++{year}"]) == {14: 2014, 17: 2017, 20: 2020}[year]
 
 
-@pytest.mark.parametrize("option", ["--no-such-option", "-fno-such", "-Wl,-rpath,/x", "x.cpp", "-o", ""])
+@pytest.mark.parametrize(
+    "option",
+    ["--no-such-option", "-fno-such", "-mllvm", "--gpu-max-threads-per-block=x", "-Wl,-rpath,/x", "x.cpp", "-o", ""],
+)
 def test_an_unknown_option_is_refused_by_name(option):
     made = build(SAXPY, options=["-DA=1", option])
     assert made.status == RESULT.HIPRTC_ERROR_INVALID_OPTION
@@ -347,6 +364,18 @@ __global__ void __launch_bounds__(kLanes * 2) k(int* p) { p[threadIdx.x] = 1; }
     assert out.sum() == 64
     pointers = np.array([out.ctypes.data], np.uint64)
     assert error(hip.hipModuleLaunchKernel(function, 1, 1, 1, 65, 1, 1, 0, None, pointers, None)) != E.hipSuccess
+
+
+def test_an_option_bounds_the_blocks_of_kernels_that_do_not():
+    source = """
+template <class T> __global__ void of(T* p) { p[threadIdx.x] = 1; }
+extern "C" __global__ void plain(int* p) { p[threadIdx.x] = 1; }
+extern "C" __global__ void __launch_bounds__(256) bound(int* p) { p[threadIdx.x] = 1; }
+"""
+    program = Program(source, options=["--gpu-max-threads-per-block=96"], expressions=["of<int>"])
+    attribute = hip.hipFunction_attribute.HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+    most = [ok(hip.hipFuncGetAttribute(attribute, program.function(name))) for name in ("of<int>", "plain", "bound")]
+    assert most == [96, 96, 256]
 
 
 def test_parameters_of_many_kinds():

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compile/tokens.h"
+
 namespace cpu {
 namespace {
 
@@ -13,9 +15,21 @@ bool is_one_of(const std::string &text, std::initializer_list<const char *> all)
 
 // The flags that the compilers take as they are.
 bool is_plain(const std::string &o) {
-  if (is_one_of(o, {"-w", "-g", "-ffast-math", "-fno-fast-math"})) return true;
+  if (is_one_of(o, {"-w", "-g", "-ffast-math", "-fno-fast-math", "-ffinite-math-only", "-fno-finite-math-only", "-fassociative-math",
+                    "-fno-associative-math", "-fsigned-zeros", "-fno-signed-zeros", "-ftrapping-math", "-fno-trapping-math"}))
+    return true;
   if (begins(o, "-Wl,") || begins(o, "-Wa,") || begins(o, "-Wp,")) return false;
   return begins(o, "-W") || begins(o, "-O") || begins(o, "-ffp-contract=");
+}
+
+// The flags of AMD's compiler that choose among right results, or how code for AMD is made: they mean nothing here. Numbers below
+// the least normal one are never flushed to zero.
+bool is_ignored(const std::string &o) {
+  return is_one_of(o, {"-fno-honor-nans", "-fno-honor-infinities", "-fslp-vectorize", "-fno-slp-vectorize", "-munsafe-fp-atomics",
+                       "-mno-unsafe-fp-atomics", "-fgpu-flush-denormals-to-zero", "-fno-gpu-flush-denormals-to-zero",
+                       "-fhip-fp32-correctly-rounded-divide-sqrt", "-fno-hip-fp32-correctly-rounded-divide-sqrt", "-mcumode",
+                       "-mno-cumode", "-mamdgpu-ieee", "-mno-amdgpu-ieee"}) ||
+         begins(o, "-Rpass") || begins(o, "-mcode-object-version=");
 }
 
 // Our prelude needs C++14, which accepts programs of older standards.
@@ -69,6 +83,14 @@ bool read_options(const std::vector<std::string> &given, Options *out, std::stri
       out->flags.push_back(standard(*year));
     } else if (is_plain(o)) {
       out->flags.push_back(o);
+    } else if (is_one_of(o, {"-fhonor-nans", "-fhonor-infinities"})) {
+      out->flags.push_back("-fno-finite-math-only");  // which g++ has too, and means both
+    } else if (const std::string *threads = value({"--gpu-max-threads-per-block="}); threads && is_number(*threads)) {
+      out->flags.push_back("-D__HIPRT_MAX_BLOCK__=" + *threads);
+    } else if (is_ignored(o)) {
+      continue;
+    } else if (o == "-mllvm" && i + 1 < given.size()) {
+      ++i;  // for a pass of AMD's compiler
     } else if (!value({"--gpu-architecture=", "--gpu-architecture", "--offload-arch=", "--offload-arch", "-arch=", "-arch"})) {
       *message = "hiprtc: error: unknown option '" + o + "'\n";
       return false;

@@ -17,6 +17,7 @@
 #include "compile/process.h"
 #include "compile/reconvergence.h"
 #include "compile/scanner.h"
+#include "compile/tokens.h"
 #include "compile/hash.h"
 #include "engine/code_object.h"
 #include "include/cpu_abi.h"
@@ -64,10 +65,6 @@ std::string quoted(const std::string &text) {
   return out + "\"";
 }
 
-bool is_number(const std::string &text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 // Returns definitions of constants for those launch bounds that are expressions; each stands in its kernel's namespace.
 std::string bound_constants(const std::vector<ScannedKernel> &kernels) {
   std::string out;
@@ -86,7 +83,7 @@ std::string bound_constants(const std::vector<ScannedKernel> &kernels) {
 }
 
 std::string bound_of(const ScannedKernel &k, size_t i) {
-  if (k.bounds.empty()) return "1024";
+  if (k.bounds.empty()) return "__HIPRT_MAX_BLOCK__";
   if (is_number(k.bounds)) return k.bounds;
   return (k.scope.empty() ? "" : "::" + k.scope) + "::__hiprt_bound_" + std::to_string(i);
 }
@@ -113,7 +110,7 @@ std::string expression_entries(const std::vector<std::string> &expressions) {
   for (const std::string &e : expressions) {
     const size_t name = std::min(e.find_first_not_of(" \t&"), e.size());
     const std::string address = "&" + e.substr(name);
-    out += "#line 1 " + quoted("name expression '" + e + "'") + "\n" + entry("decltype(" + address + ")", address, quoted(e), "1024");
+    out += "#line 1 " + quoted("name expression '" + e + "'") + "\n" + entry("decltype(" + address + ")", address, quoted(e), "__HIPRT_MAX_BLOCK__");
   }
   return out;
 }

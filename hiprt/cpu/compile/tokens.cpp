@@ -124,4 +124,6 @@ size_t close_of(const std::vector<Token> &t, size_t open) {
   return t.size();
 }
 
+bool is_number(const std::string &text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos; }
+
 }  // namespace cpu

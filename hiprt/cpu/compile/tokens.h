@@ -20,4 +20,7 @@ std::vector<Token> tokenize(const std::string &text, std::vector<std::string> *f
 // Returns the index of the token that closes the group opened at `open`, or the number of tokens if none does.
 size_t close_of(const std::vector<Token> &tokens, size_t open);
 
+// Returns whether a text is a whole number in decimal digits.
+bool is_number(const std::string &text);
+
 }  // namespace cpu

@@ -2,6 +2,11 @@
 #pragma once
 #pragma GCC system_header
 
+// The most threads of a block whose kernel says nothing itself; --gpu-max-threads-per-block gives another number.
+#ifndef __HIPRT_MAX_BLOCK__
+#define __HIPRT_MAX_BLOCK__ 1024
+#endif
+
 template <unsigned long... I>
 struct __hiprt_sequence {};
 template <unsigned long N, unsigned long... I>
