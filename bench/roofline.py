@@ -27,8 +27,8 @@ from hiprt.command import set_run
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.offline.resources import resources_of, text_of
-from hiprt.kernels.ops.attention.prefill_attention import KERNEL as PREFILL, tile_rows
-from hiprt.kernels.ops.quantized.gather_qmm import TILE_COLUMNS, TILES
+from hiprt.kernels.ops.attention.prefill_attention import KERNEL as PREFILL, tile_rows as attention_rows
+from hiprt.kernels.ops.quantized.gather_qmm import TILE_COLUMNS, TILES, tile_rows
 from hiprt.kernels.ops.quantized.qmv import DOTS, KERNEL
 from hiprt.kernels.tuning.dots import dots_configuration, dots_of, steps_of
 from hiprt.kernels.tuning.sharing import sharing_of, simdgroups_of
@@ -58,7 +58,7 @@ LOAD = re.compile(r"\s+(?:global|flat|buffer)_load_")
 FULL_WAIT = re.compile(r"\s+(?:s_waitcnt\b.*\bvmcnt\(0\)|s_wait_loadcnt 0x0\b|s_wait_loadcnt_dscnt 0x[0-9a-f]{1,2}\b)")
 SLOW = ("v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_")  # at a quarter of the speed
 PROMPT = 2048  # tokens
-TILE_ROWS, TILE_DEPTH, THREADS = 128, 32, 128  # of the largest tile
+TILE_DEPTH, THREADS = 32, 128  # of a tile
 
 
 @dataclass(frozen=True)
@@ -428,16 +428,16 @@ def matrix_step(code: Code, kernel: str) -> Step:
     return Step(kernel, len(sizes[most]), vectors, operations, code.waves)
 
 
-def prefill_steps(gpu: Gpu, head: int) -> tuple[Step, Step]:
-    """Return the steps of the quantised tiles and of attention with heads of some width."""
-    tiles = {"T": bfloat16, "BITS": BITS, "ROWS": TILE_ROWS}
-    attending = {"T": bfloat16, "WIDTH": head, "ROWS": tile_rows(bfloat16, head, gpu.target.table)}
+def prefill_steps(gpu: Gpu, head: int, prompt: int = PROMPT) -> tuple[Step, Step]:
+    """Return the steps of the quantised tiles of a prompt, and of attention with heads of some width."""
+    tiles = {"T": bfloat16, "BITS": BITS, "ROWS": tile_rows(bfloat16, prompt, gpu.target, is_single=True)}
+    attending = {"T": bfloat16, "WIDTH": head, "ROWS": attention_rows(bfloat16, head, gpu.target.table)}
     each = ((TILES, TILES.values_of(tiles)), (PREFILL, PREFILL.values_of(attending)))
     first, second = (matrix_step(code_of(*one, gpu.arch), one[0].name) for one in each)
     return first, second
 
 
-def prefill_seconds(gpu: Gpu, preset: str) -> tuple[float, float]:
+def prefill_seconds(gpu: Gpu, preset: str, prompt: int = PROMPT) -> tuple[float, float]:
     """Return the seconds that the model gives a prompt, and the operations of its matrix instructions.
 
     Groups of threads are resident as far as registers and memory allow, and come in whole rounds. A node costs what it
@@ -446,45 +446,46 @@ def prefill_seconds(gpu: Gpu, preset: str) -> tuple[float, float]:
     """
     settings = PRESETS[preset]
     layers, heads, head = settings["num_hidden_layers"], settings["num_attention_heads"], settings["head_dim"]
-    tiles, attending = prefill_steps(gpu, head)
-    steps = tiles.operations * THREADS // gpu.wave // (2 * TILE_ROWS * TILE_COLUMNS * TILE_DEPTH)  # of a turn
+    tiles, attending = prefill_steps(gpu, head, prompt)
+    height = tile_rows(bfloat16, prompt, gpu.target, is_single=True)
+    steps = tiles.operations * THREADS // gpu.wave // (2 * height * TILE_COLUMNS * TILE_DEPTH)  # of a turn
     simds, each_group = SIMDS * gpu.units, THREADS // gpu.wave
     slots = simds * tiles.waves // each_group
     seconds = operations = 0.0
     for product, _, times_each in products(settings):
-        rows = PROMPT if times_each > 1 else 1  # the last token alone has logits
+        rows = prompt if times_each > 1 else 1  # the last token alone has logits
         if rows > 1:
-            rounds, rest = divmod(PROMPT // TILE_ROWS * -(-product.rows // TILE_COLUMNS), slots)
+            rounds, rest = divmod(-(-prompt // height) * -(-product.rows // TILE_COLUMNS), slots)
             for count, waves in ((rounds, tiles.waves), (1, -(-rest * each_group // simds))):
                 step = max(waves * sum(tiles.seconds(gpu)) / steps, gpu.latency if waves else 0.0)
                 seconds += times_each * count * (product.width // TILE_DEPTH) * step
             operations += times_each * 2.0 * rows * product.rows * product.width
         else:
             seconds += bytes_of(product) / gpu.bandwidth
-    attention = 2.0 * layers * heads * head * PROMPT * PROMPT  # both products, half of each masked
+    attention = 2.0 * layers * heads * head * prompt * prompt  # both products, half of each masked
     nodes = layers * 2 * NODES_A_LAYER * gpu.node
     return seconds + attention / (gpu.matrix * attending.share(gpu)) + nodes, operations + attention
 
 
-def show_prefill(presets: Sequence[str], *, is_json: bool) -> int:
+def show_prefill(presets: Sequence[str], prompt: int, *, is_json: bool) -> int:
     """Print the steps of the kernels of a prompt and what the model says of prompts; return the status."""
     counted, predicted = [], []
     for gpu in GPUS:
-        for one in prefill_steps(gpu, PRESETS[presets[0]]["head_dim"]):
+        for one in prefill_steps(gpu, PRESETS[presets[0]]["head_dim"], prompt):
             row = {"arch": gpu.arch, "kernel": one.kernel, "matrix": one.matrices, "vector": one.vectors}
             counted.append({**row, "issue to matrix": f"{one.share(gpu):.0%}", "waves a SIMD": one.waves})
         for preset in presets:
-            seconds, operations = prefill_seconds(gpu, preset)
+            seconds, operations = prefill_seconds(gpu, preset, prompt)
             peak = operations / seconds / gpu.matrix
             predicted.append(
-                {"arch": gpu.arch, "preset": preset, "model: tok/s": round(PROMPT / seconds), "of peak": f"{peak:.0%}"}
+                {"arch": gpu.arch, "preset": preset, "model: tok/s": round(prompt / seconds), "of peak": f"{peak:.0%}"}
             )
     if is_json:
-        print(json.dumps({"what": MODEL, "prompt": PROMPT, "steps": counted, "predictions": predicted}))
+        print(json.dumps({"what": MODEL, "prompt": prompt, "steps": counted, "predictions": predicted}))
         return 0
     print("instructions of a step of a wave, counted in machine code\n")
     print(text_table(list(counted[0]), [tuple(map(str, row.values())) for row in counted], names=2))
-    print(f"\n{MODEL}: a prompt of {PROMPT} tokens, {BITS} bits in groups of {GROUP}\n")
+    print(f"\n{MODEL}: a prompt of {prompt} tokens, {BITS} bits in groups of {GROUP}\n")
     print(text_table(list(predicted[0]), [tuple(map(str, row.values())) for row in predicted], names=2))
     return 0
 
@@ -493,6 +494,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``hiprt bench roofline``."""
     parser.add_argument("--kernels", action="store_true", help="the kernels of the products instead, by machine code")
     parser.add_argument("--prefill", action="store_true", help="the model of a prompt instead, with its kernels' steps")
+    parser.add_argument("--prompt", type=int, default=PROMPT, metavar="N", help=f"its tokens (default {PROMPT})")
     parser.add_argument("--model", metavar="PRESET", choices=sorted(MEASURED), help=", ".join(sorted(MEASURED)))
     set_run(parser, run)
 
@@ -523,7 +525,7 @@ def run(options: argparse.Namespace) -> int:
     """Print what the model says; return the exit status."""
     presets = [options.model] if options.model else list(MEASURED)
     if options.prefill:
-        return show_prefill(presets, is_json=options.json)
+        return show_prefill(presets, options.prompt, is_json=options.json)
     if options.kernels:
         return show_kernels(presets[0] if options.model else "qwen3-4b", is_json=options.json)
     found = [predict(gpu, preset) for gpu in (*GPUS, H200) for preset in presets]

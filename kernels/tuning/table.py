@@ -62,6 +62,9 @@ class Table:
     tile_rows : tuple of int
         Rows of results that a threadgroup may take of a quantised product, the most first; tiles of 32-bit numbers
         have the least.
+    single_tile_rows : tuple of int
+        The same for 16-bit numbers and a matrix that all rows are multiplied with: the plan takes those with the least
+        work. Empty where it takes them as for several matrices.
     untiled_rows : int
         Rows of results up to which a product does without tiles.
     vector_rows : int
@@ -107,6 +110,7 @@ class Table:
     multiplies_tiles: bool = True
     prefill_rows: tuple[int, ...] = (64, 32, 16)
     tile_rows: tuple[int, ...] = (128, 64, 32)
+    single_tile_rows: tuple[int, ...] = ()
     untiled_rows: int = 8
     vector_rows: int = 8
     wgmma_rows: int = 9

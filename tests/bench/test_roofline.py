@@ -3,6 +3,7 @@
 import argparse
 import json
 
+import numpy as np
 import pytest
 
 from hiprt.array import bfloat16
@@ -21,7 +22,8 @@ from hiprt.bench.roofline import (
     predict,
     products,
 )
-from hiprt.kernels.ops.quantized.gather_qmm import TILES
+from hiprt.kernels.ops.quantized.formats import AFFINE_BITS
+from hiprt.kernels.ops.quantized.gather_qmm import TILES, tile_rows
 
 LOOP = """
 .LBB0_1:
@@ -112,13 +114,33 @@ def test_prompts_are_modelled_by_matrix_instructions(capsys):
         assert 0.35 * gpu.matrix < operations / seconds < gpu.matrix
     assert roofline.run(parser.parse_args(["--prefill", "--model", "qwen3-4b"])) == 0
     assert "a model, no measurement: a prompt of 2048 tokens" in capsys.readouterr().out
+    assert roofline.run(parser.parse_args(["--prefill", "--prompt", "512", "--model", "qwen3-4b", "--json"])) == 0
+    short = json.loads(capsys.readouterr().out)
+    assert short["prompt"] == 512
+    rates = [[row["model: tok/s"] for row in each["predictions"]] for each in (short, found)]
+    assert rates[0][-1] < rates[1][-1]  # gfx942 has more SIMDs than most products of a short prompt have waves
 
 
-def test_codes_that_cross_words_leave_the_slots_to_matrix_instructions():
-    """In tiles of 128 rows of bfloat16, which is rounded on the way, where unpacking takes the most."""
-    gpu = next(gpu for gpu in GPUS if gpu.arch == "gfx942")
-    code = code_of(TILES, TILES.values_of({"T": bfloat16, "BITS": 5, "ROWS": 128}), gpu.arch)
-    assert matrix_step(code, "tiles").share(gpu) >= 0.6
+def share_of(gpu, dtype, bits, rows):
+    code = code_of(TILES, TILES.values_of({"T": dtype, "BITS": bits, "ROWS": rows}), gpu.arch)
+    assert code.spills == 0
+    return matrix_step(code, "tiles").share(gpu)
+
+
+def test_unpacking_leaves_the_slots_to_matrix_instructions():
+    """In tiles of bfloat16, which is rounded on the way, and codes that cross words, where unpacking takes the most."""
+    for gpu, rows in zip(GPUS[1:], (64, 128)):
+        assert rows == tile_rows(bfloat16, 17, gpu.target, is_single=True)
+        assert share_of(gpu, bfloat16, 5, rows) >= 0.6
+
+
+@pytest.mark.wide
+def test_matrix_instructions_take_most_of_every_tile():
+    for gpu in GPUS:
+        for rows in gpu.target.table.single_tile_rows:
+            for bits in AFFINE_BITS:
+                for dtype in (bfloat16, np.dtype(np.float16)):
+                    assert share_of(gpu, dtype, bits, rows) >= 0.6, (gpu.arch, rows, bits, dtype)
 
 
 @pytest.mark.wide

@@ -10,7 +10,7 @@ from hiprt.kernels.ops.quantized.gather_qmm import tile_rows
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.target import make_target
-from hiprt.provider import CPU
+from hiprt.provider import CPU, ROCM
 
 HALF = np.dtype(np.float16)
 
@@ -60,6 +60,21 @@ def test_tiles_leave_several_of_them():
     gpu, loops = (make_target("hiprt-cpu", 1, 32, CPU, is_generic=each) for each in (True, False))
     assert [tile_rows(HALF, rows, gpu) for rows in (9, 255, 256, 511, 512, 10**6)] == [32, 32, 64, 64, 128, 128]
     assert tile_rows(np.dtype(np.float32), 10**6, gpu) == tile_rows(HALF, 10**6, loops) == gpu.table.tile_rows[-1]
+
+
+def test_tiles_of_one_matrix_take_the_least_work():
+    """Of those that a family of AMD GPUs has: matrix instructions take most of each of them."""
+    counts = (17, 32, 33, 64, 65, 128, 192, 512)
+    chosen = {
+        arch: [tile_rows(HALF, count, make_target(arch, 64, 32, ROCM), is_single=True) for count in counts]
+        for arch in ("gfx942", "gfx1151", "gfx1201", "gfx1030")
+    }
+    assert chosen["gfx942"] == [128] * 8
+    assert chosen["gfx1151"] == [32, 32, 64, 64, 128, 128, 64, 128]
+    assert chosen["gfx1201"] == [64, 64, 64, 64, 128, 128, 64, 128]
+    assert chosen["gfx1030"] == [tile_rows(HALF, count, make_target("gfx1030", 64, 32, ROCM)) for count in counts]
+    wide = make_target("gfx942", 304, 64, ROCM)
+    assert tile_rows(HALF, 17, wide) == tile_rows(np.dtype(np.float32), 512, wide, is_single=True) == 32
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

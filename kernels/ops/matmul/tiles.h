@@ -90,7 +90,14 @@ inline void store_to_tile(threadgroup T* to, thread const float* values) {
 // middle, the lower one loses and the upper one gains, which needs no look at what stays and favours neither. A NaN stays
 // one if its own lower half is zero, as in all that is computed from numbers of 16 bits.
 HIPRT_INLINE uint pair_of(float first, float second, bfloat16_t) {
+#if defined(__gfx942__) || defined(__gfx950__)
+  // These add 64 bits in one instruction, which the compiler would take apart. Nothing is carried from word to word.
+  ulong both = ulong(as_type<uint>(second)) << 32 | as_type<uint>(first);
+  asm("v_lshl_add_u64 %0, %0, 0, %1" : "+v"(both) : "s"(0x800000007fffUL));
+  return __builtin_amdgcn_perm(uint(both >> 32), uint(both), 0x07060302u);
+#else
   return __builtin_amdgcn_perm(as_type<uint>(second) + 0x8000u, as_type<uint>(first) + 0x7fffu, 0x07060302u);
+#endif
 }
 HIPRT_INLINE uint pair_of(float first, float second, half) {
   return uint(as_type<ushort>(half(first))) | uint(as_type<ushort>(half(second))) << 16;

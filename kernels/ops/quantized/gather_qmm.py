@@ -48,6 +48,7 @@ PACKED_INPUTS = {
     "right_indices": "uint",
 }
 TILE_COLUMNS = 64
+UNPACKED_ROWS = 32  # rows whose products take as long as unpacking the weights of their tile, by count of machine code
 SIMDGROUPS = 4
 ROWS = 2  # rows that a simdgroup takes, as in the packed kernel
 MOST_ROWS = 64  # rows that a plain loop on the CPU device takes, as in the packed kernel
@@ -120,7 +121,9 @@ TILES = Kernel(
         "matmul/stack.h",
         "matmul/tiles.h",
         "quantized/tile_codes.h",
+        "quantized/tile_weights.h",
         "quantized/kept_rows.h",
+        "quantized/shared_rows.h",
     ),
     threads=128,
     instances=tile_instances,
@@ -346,9 +349,14 @@ def multiply(
     return out
 
 
-def tile_rows(dtype: np.dtype[Any], count: int, target: Target) -> int:
-    """Return the rows of a tile for matrices that each have `count` rows: large tiles where several still remain."""
+def tile_rows(dtype: np.dtype[Any], count: int, target: Target, *, is_single: bool = False) -> int:
+    """Return the rows of a tile for matrices that each have `count` rows: large tiles where several still remain.
+
+    Where there `is_single`, one matrix, the target may have tiles of which those with the least work are taken.
+    """
     choices = tile_choices(dtype, target.takes_loops, target.table)
+    if is_single and dtype.itemsize == 2 and target.table.single_tile_rows:
+        return min(target.table.single_tile_rows, key=lambda rows: -(-count // rows) * (rows + UNPACKED_ROWS))
     return next((rows for rows in choices if count >= 4 * rows), choices[-1])
 
 
@@ -360,7 +368,7 @@ def chosen_rows(
 
     Numbers of rows between two powers of two, for which the rules are the same, have one choice.
     """
-    dtype, width, rule = x.dtype, x.shape[-1], tile_rows(x.dtype, count, target)
+    dtype, width, rule = x.dtype, x.shape[-1], tile_rows(x.dtype, count, target, is_single=True)
     least = 1 << (count.bit_length() - 1)
     others = (rows for rows in tile_choices(dtype, target.takes_loops, target.table) if rows <= least)
 
@@ -394,7 +402,7 @@ def tiles_launch(
     rows: int | None = None,
 ) -> Launch:
     """Return the launch of the kernel of tiles, for `count` rows of results; the rules have the rows of a tile."""
-    rows = rows or tile_rows(dtype, count // max(right[-1], 1), target)
+    rows = rows or tile_rows(dtype, count // max(right[-1], 1), target, is_single=right[-1] == 1)
     return Launch(
         TILES,
         (-(-count // rows), -(-columns // TILE_COLUMNS), 1),

@@ -9,34 +9,21 @@ template <typename T, int BITS, typename Part, int DEPTH, int APART>
 struct kept_rows {
   enum : int { LINE = tile_line<T, DEPTH>() };
   const T* const* vectors;
-  const uint* packed;
-  uint second;  // of the halves of a step
-  const T* scales;
-  const T* biases;
+  tile_weights<T, BITS> stored;
   uint span, steps;
   T* unpacked;
   const T* weights;
   uint lane;
   typename tile_factor<T>::type rows[2][Part::DOWN];
-  sixteen_codes<BITS> codes;
-  T scale, bias;
 
   HIPRT_INLINE void load(int side, uint step) {
-    codes.load(packed + step * BITS);
-    scale = scales[step * DEPTH / span];
-    bias = biases[step * DEPTH / span];
+    stored.load(step * BITS, step * DEPTH / span);
     __builtin_amdgcn_sched_barrier(0);  // what is needed first comes first
 #pragma unroll
     for (int i = 0; i < Part::DOWN; i++) rows[side][i] = factor_at(vectors[i] + step * DEPTH);
   }
   HIPRT_INLINE void multiply(Part& part, int side, uint step) {
-    const sixteen_codes<BITS> first = codes.from_first(second);
-#pragma unroll
-    for (int e = 0; e < DEPTH / 2; e += 8) {
-      float values[8];
-      unpack<BITS>(values, first.words, e, float(scale), float(bias));
-      store_to_tile(unpacked + side * APART + e, values);
-    }
+    stored.unpack_to(unpacked + side * APART);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     // What the next step needs is on its way during this one's products; the last step loads its own again.
     load(1 - side, min(step + 1, steps - 1));

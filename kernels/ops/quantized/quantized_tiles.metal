@@ -23,6 +23,11 @@ constexpr uint RUN = 16 / sizeof(T);
 constexpr uint LANES = tile_lanes<T>();
 constexpr uint WAVES = THREADS / LANES;
 constexpr bool KEPT = LANES == 64;  // waves of 64 have rows of their own, which stay in registers
+#if defined(HIPRT_TILE_FACTORS)
+constexpr bool HAS_FACTORS = sizeof(T) == 2;  // of AMD's matrix instructions
+#else
+constexpr bool HAS_FACTORS = false;
+#endif
 constexpr uint DOWN = KEPT ? WAVES : ROWS * WAVES >= 256 ? 2 : 1;  // waves below each other
 constexpr uint LOADS = ROWS * DEPTH / RUN / THREADS;
 constexpr uint HALF = DEPTH / 2;  // codes of a column that one thread unpacks
@@ -123,18 +128,41 @@ for (uint from = 0, to; from < present; from = to) {
 #pragma unroll
   for (int i = 0; i < Part::COUNT; i++) part.sums[i] = 0.0f;
   if (right < right_count) {
-    const size_t line = size_t(right) * columns + min(first_column + column, columns - 1);
-    const device uint* packed = weight + line * words + second * (BITS / 2);
 #if defined(HIPRT_TILE_FACTORS)
-    if (KEPT) {
+    if (HAS_FACTORS) {
+      const size_t line = size_t(alike<LANES>(right)) * columns + first_column;
+      const uint beyond = min(column, columns - 1 - first_column);
+      const tile_weights<T, BITS> stored{
+          weight + line * words,
+          scales + line * groups,
+          biases + line * groups,
+          (beyond * words + second * (BITS / 2)) * uint(sizeof(uint)),
+          beyond * groups * uint(sizeof(T)),
+          second};
+      T* const unpacked = w_tile + column * LINE + half_start;
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      kept_rows<T, BITS, Part, DEPTH, COLUMNS * LINE> kept{
-          vectors, packed, second, scales + line * groups, biases + line * groups, span, tiles, w_tile + column * LINE + half_start,
-          w_tile,  lane};
-      kept.add_to(part);
+      if (KEPT) {
+        kept_rows<T, BITS, Part, DEPTH, COLUMNS * LINE> kept{vectors, stored, span, tiles, unpacked, w_tile, lane};
+        kept.add_to(part);
+      } else {
+        shared_rows<T, BITS, Part, DEPTH, LOADS, ROWS * LINE, COLUMNS * LINE> shared{
+            vectors,
+            stored,
+            span,
+            tiles,
+            x_tile + index / (DEPTH / RUN) * LINE + index % (DEPTH / RUN) * RUN,
+            THREADS / (DEPTH / RUN) * LINE,
+            unpacked,
+            x_tile + down * LINE,
+            w_tile + beside * LINE,
+            lane};
+        shared.add_to(part);
+      }
     }
 #endif
-    if (!KEPT) {
+    if (!HAS_FACTORS) {
+      const size_t line = size_t(right) * columns + min(first_column + column, columns - 1);
+      const device uint* packed = weight + line * words + second * (BITS / 2);
       // What the next tile needs of the weights is loaded before this one's products.
       sixteen_codes<BITS> codes;
       codes.load(packed);
