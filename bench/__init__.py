@@ -18,13 +18,16 @@ BENCHES = {
     "decode": "tokens a second of a preset, and where a token's time goes",
     "kv": "what keys and values in 8 bits change in the logits, and the memory that they take",
     "roofline": "a model of decode on AMD GPUs that are not here, from instruction counts and bytes",
+    "isa": "every kernel as machine code of AMD GPUs in an emulator, beside its reference",
     "kernels": "the hot kernels at the shapes of models: time, GB/s, share of the device's bandwidth",
     "checks": "how much slower kernels run on the CPU device while they are checked",
     "peers": "the same workloads through torch, CuPy, MLX and llama.cpp, where they are installed",
     "plot": "pictures of results",
 }
+MODULES = {"isa": "isa.kernels"}  # of those that are not named as the benchmark
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the benchmarks, each a module here, as subcommands of ``hiprt bench``."""
-    add_commands(parser, {name: (f"{__name__}.{name}", text) for name, text in BENCHES.items()}, "WHAT")
+    modules = {name: f"{__name__}.{MODULES.get(name, name)}" for name in BENCHES}
+    add_commands(parser, {name: (modules[name], text) for name, text in BENCHES.items()}, "WHAT")

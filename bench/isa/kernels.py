@@ -1,6 +1,6 @@
-"""Every kernel of the project is executed as AMD machine code and compared with its reference in numpy.
+"""``hiprt bench isa``: every kernel of the project is executed as AMD machine code and compared with its reference.
 
-    python -m hiprt.bench.isa.kernels --tinygrad DIR [--targets gfx1151,gfx1201,gfx942] [--date DATE]
+    hiprt bench isa --tinygrad DIR [--targets gfx1151,gfx1201,gfx942] [--kernel qmv] [--date DATE]
 
 prints the table as JSON. The launches are those of the ops: each op runs the GPU branch of its kernel on the CPU
 device, and the emulator executes what it launched again, from the same memory.
@@ -23,12 +23,13 @@ from hiprt import objects
 from hiprt.array import Array
 from hiprt.bench.isa.cases import Case, cases
 from hiprt.bench.isa.emulator import Emulator
+from hiprt.command import set_run
 from hiprt.kernels.lang.kernel import SCALARS, Kernel
 from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.tuning.target import force_generic
 from hiprt.module import WRITE
 
-__all__ = ["Launch", "Measured", "execute", "launch_of", "main"]
+__all__ = ["Launch", "Measured", "add_arguments", "execute", "launch_of"]
 
 TARGETS = ("gfx1151", "gfx1201", "gfx942")
 WHAT = "every kernel of the project executed as AMD machine code on a small shape, compared with numpy in float64"
@@ -120,7 +121,13 @@ def launch_of(case: Case) -> tuple[Launch, Array]:
 
 def execute(emulator: Emulator, compiler: Compiler, case: Case, targets: Sequence[str]) -> Iterator[Measured]:
     """Execute a case as machine code of each target."""
-    launch, device_result = launch_of(case)
+    return executed(emulator, compiler, case, *launch_of(case), targets)
+
+
+def executed(
+    emulator: Emulator, compiler: Compiler, case: Case, launch: Launch, device_result: Array, targets: Sequence[str]
+) -> Iterator[Measured]:
+    """Execute what a case launched as machine code of each target."""
     expected = device_result.numpy()
     at = written(launch, device_result)
     symbol = launch.kernel.symbol(launch.template)
@@ -177,23 +184,26 @@ def table(rows: Sequence[Measured], date: str, compiler: str) -> str:
     return json.dumps(head, indent=2)[:-2] + f',\n  "results": [\n    {body}\n  ]\n}}'
 
 
-def main() -> int:
-    """Run as ``python -m hiprt.bench.isa.kernels``; fails where a result is wrong."""
-    parser = argparse.ArgumentParser("hiprt.bench.isa.kernels", description=WHAT)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``hiprt bench isa``."""
     parser.add_argument("--tinygrad", metavar="DIR", required=True, help="a checkout of github.com/tinygrad/tinygrad")
     parser.add_argument("--targets", metavar="LIST", default=",".join(TARGETS), help="by comma")
+    parser.add_argument("--kernel", metavar="NAME", default="", help="only kernels whose names begin so")
     parser.add_argument("--date", metavar="DATE", default="", help="for the table")
-    options = parser.parse_args()
-    emulator, compiler = Emulator(options.tinygrad), Compiler()
+    set_run(parser, run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table as JSON, and meanwhile each result; the exit status is 1 where one is wrong."""
     rows = []
+    emulator, compiler = Emulator(options.tinygrad), Compiler()
     for case in cases():
-        for row in execute(emulator, compiler, case, options.targets.split(",")):
+        launch, result = launch_of(case)
+        if not launch.kernel.name.startswith(options.kernel):
+            continue
+        for row in executed(emulator, compiler, case, launch, result, options.targets.split(",")):
             told = "right" if row.is_right else "WRONG"
             print(f"{told} {row.kernel} {row.target} {row.case}: {row.error:.3g}", file=sys.stderr)
             rows.append(row)
     print(table(sorted(rows, key=lambda row: (row.kernel, row.target, row.case)), options.date, compiler.version))
     return int(not all(row.is_right for row in rows))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,11 +2,14 @@
 
 import json
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from hiprt import kernels
+from hiprt.__main__ import main
+from hiprt.bench.isa import kernels as isa
 from hiprt.bench.isa.cases import Case, heads
 from hiprt.bench.isa.emulator import load, pack
 from hiprt.bench.isa.kernels import STEPS, TARGETS, launch_of, measured, table, written
@@ -32,7 +35,7 @@ def code(request):
 
 
 def test_the_table_has_every_kernel_on_every_target(root):
-    """A kernel is executed as machine code before it lands: ``python -m hiprt.bench.isa.kernels`` writes the table."""
+    """A kernel is executed as machine code before it lands: ``hiprt bench isa`` writes the table."""
     tables = [json.loads(file.read_text()) for file in (root / "bench" / "results").glob("*-amd-isa-emulator.json")]
     assert all("not on AMD hardware" in found["where"] for found in tables)
     rows = [row for found in tables for row in found["results"]]
@@ -44,6 +47,26 @@ def test_the_table_has_every_kernel_on_every_target(root):
 def test_the_table_is_json():
     read = json.loads(table([], "2026-11-20", "clang"))
     assert (read["date"], read["compiler"], read["results"]) == ("2026-11-20", "clang", [])
+
+
+@pytest.mark.only("cpu", reason="the emulator executes what the CPU device has launched")
+def test_the_command_fails_where_a_result_is_wrong(monkeypatch, capsys):
+    """An emulator that does nothing leaves zeros in the result."""
+
+    def leave(*launch):
+        for value in launch[-1]:
+            if isinstance(value, np.ndarray):
+                value.fill(0)
+
+    ones = np.ones(8, np.float32)
+    monkeypatch.setattr(isa, "cases", lambda: [Case("8 elements", kernels.add, (ones, ones), np.full(8, 2.0))])
+    monkeypatch.setattr(isa, "Emulator", lambda folder: SimpleNamespace(run=leave))
+    command = ["bench", "isa", "--tinygrad", "DIR", "--targets", "gfx942,gfx1201"]
+    assert main(command) == 1
+    rows = json.loads(capsys.readouterr().out)["results"]
+    assert [(row["target"], row["largest_error"]) for row in rows] == [("gfx1201", 2.0), ("gfx942", 2.0)]
+    assert main([*command, "--kernel", "qmv"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"] == []
 
 
 @pytest.mark.parametrize(("magnitude", "is_right"), [(0.0, False), (100.0, True)])
