@@ -270,6 +270,9 @@ def test_three_dimensions(flags):
     assert raw("hipMemcpy3D", ctypes.byref(box)) == E.hipErrorInvalidValue
     box.src_at, box.src = Extent(3, 0, 2), Pitched(part.ctypes.data, 3, 3, 2)  # a side is named twice
     assert raw("hipMemcpy3D", ctypes.byref(box)) == E.hipErrorInvalidValue
+    box = Box(extent=Extent(3, 2, 2), kind=KIND.hipMemcpyHostToHost, dst=Pitched(part.ctypes.data, 3, 3, 2))
+    box.src = Pitched(content.ctypes.data, 5, 6, 5)
+    assert raw("hipMemcpy3D", ctypes.byref(box)) == E.hipErrorInvalidPitchValue  # rows overlap
     wider = flat(6, 5)
     box = Box(src_array=wider, dst_array=other, extent=Extent(3, 2, 1), kind=KIND.hipMemcpyDeviceToDevice)
     assert raw("hipMemcpy3D", ctypes.byref(box)) == E.hipErrorInvalidValue  # elements of other sizes

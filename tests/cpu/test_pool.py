@@ -330,8 +330,9 @@ def test_access(pool):
     desc = hip.hipMemAccessDesc()
     desc.location.type, desc.location.id = location.type, 0
     desc.flags = hip.hipMemAccessFlags.hipMemAccessFlagsProtNone
-    assert error(hip.hipMemPoolSetAccess(pool, desc, 1)) == E.hipErrorInvalidValue
+    assert error(hip.hipMemPoolSetAccess(pool, desc, 1)) == E.hipErrorInvalidDevice
     desc.flags = hip.hipMemAccessFlags.hipMemAccessFlagsProtReadWrite
+    assert error(hip.hipMemPoolSetAccess(pool, desc, 1000)) == E.hipErrorInvalidDevice, "more than there are devices"
     ok(hip.hipMemPoolSetAccess(pool, desc, 1))
     assert error(hip.hipMemPoolSetAccess(pool, None, 0)) == E.hipErrorInvalidValue
     for device in (-1, 99):

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "enumerator.h"
+#include "flags.h"
 #include "graph/capture.h"
 #include "graph/capture_rules.h"
 #include "graph/graph_memory.h"
@@ -156,8 +157,9 @@ hipError_t can_grant(const Pool &pool, const hipMemAccessDesc &desc) {
   if (number_of(desc.location.type) != hipMemLocationTypeDevice) return hipErrorInvalidValue;
   if (!is_device(desc.location.id)) return hipErrorInvalidDevice;
   const bool both = flags == hipMemAccessFlagsProtReadWrite;
-  // A device cannot lose access to its own memory.
+  // A device cannot lose access to its own memory (hip_mempool.cpp:hipMemPoolSetAccess of ROCm/clr @f9f995c6d).
   const bool own = desc.location.id == pool.device();
+  if (own && flags == hipMemAccessFlagsProtNone) return hipErrorInvalidDevice;
   const bool known = both || (!own && (flags == hipMemAccessFlagsProtNone || flags == hipMemAccessFlagsProtRead));
   return known ? hipSuccess : hipErrorInvalidValue;
 }
@@ -215,6 +217,7 @@ hipError_t hipMemPoolGetAttribute(hipMemPool_t mem_pool, hipMemPoolAttr attr, vo
 hipError_t hipMemPoolSetAccess(hipMemPool_t mem_pool, const hipMemAccessDesc *desc_list, size_t count) {
   return pool_call(mem_pool, [&](Pool &pool) {
     if (!desc_list || count == 0) return hipErrorInvalidValue;
+    if (count > static_cast<size_t>(flags().devices)) return hipErrorInvalidDevice;
     for (size_t i = 0; i < count; ++i) {
       if (const hipError_t error = can_grant(pool, desc_list[i])) return error;
     }

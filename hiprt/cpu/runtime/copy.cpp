@@ -158,6 +158,7 @@ hipError_t make_copy(const hipMemcpy3DParms &p, std::shared_ptr<CopyWork> *out) 
       if (!box_in_array(*array, {pos.x * array->element(), pos.y, pos.z}, extent, &box)) return hipErrorInvalidValue;
       continue;
     }
+    if (ptr.pitch < ptr.xsize) return hipErrorInvalidPitchValue;
     const size_t slice = ptr.pitch * ptr.ysize;
     if (ptr.ptr && extent.width && (extent.height > 1 || extent.depth > 1) && pos.x + extent.width > ptr.pitch) {
       return hipErrorInvalidValue;
