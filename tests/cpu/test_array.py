@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 from helpers.hip_calls import KIND, E, raw
+from rocm.bindings import hip
 
 SIZE = ctypes.c_size_t
 UNSIGNED, SIGNED, FLOAT, NONE = 1, 0, 2, 3
@@ -248,6 +249,17 @@ def test_a_stream_and_its_capture():
     assert (out - content).tolist() == [[0] * 16, [255] * 16]
     assert raw("hipGraphExecDestroy", run) == raw("hipGraphDestroy", graph) == raw("hipStreamDestroy", stream) == 0
     free(array)
+
+
+def test_a_handle_tells_its_type():
+    array, kind = flat(4), ctypes.c_int(-1)
+    which = hip.hipPointer_attribute
+    ask = lambda what: raw("hipPointerGetAttribute", ctypes.byref(kind), what, array)  # noqa: E731
+    assert ask(which.HIP_POINTER_ATTRIBUTE_MEMORY_TYPE) == 0
+    assert kind.value == hip.hipMemoryType.hipMemoryTypeArray
+    assert ask(which.HIP_POINTER_ATTRIBUTE_DEVICE_POINTER) == E.hipErrorInvalidValue
+    free(array)
+    assert ask(which.HIP_POINTER_ATTRIBUTE_MEMORY_TYPE) == E.hipErrorInvalidValue
 
 
 @pytest.mark.parametrize("flags", [0, LAYERED])

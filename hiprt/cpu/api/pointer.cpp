@@ -7,6 +7,7 @@
 #include "enumerator.h"
 #include "graph/capture_rules.h"
 #include "runtime/advice.h"
+#include "runtime/array.h"
 #include "runtime/device.h"
 #include "runtime/memory.h"
 #include "runtime/status.h"
@@ -100,7 +101,10 @@ size_t value_size(hipPointer_attribute which) {
 hipError_t attribute(void *out, hipPointer_attribute which, void *address) {
   if (!out || !address) return hipErrorInvalidValue;
   const std::optional<Allocation> found = find_allocation(address);
-  return found ? attribute(out, which, address, *found) : hipErrorInvalidValue;
+  if (found) return attribute(out, which, address, *found);
+  // Of an array's handle the type can be asked (hip_memory.cpp:ihipPointerGetAttributes of ROCm/clr @f9f995c6d).
+  const bool is_type = which == HIP_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  return is_type && find_array(static_cast<hipArray_t>(address)) ? give(out, hipMemoryTypeArray) : hipErrorInvalidValue;
 }
 
 bool is_place(int device) { return device == hipCpuDeviceId || is_device(device); }
