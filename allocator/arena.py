@@ -15,7 +15,7 @@ from operator import eq, not_
 
 from hiprt import core
 from hiprt.allocator.holder import Holder, PoolStats
-from hiprt.allocator.planner import ALIGNMENT, InPlace, Outline, Plan, Request, Structure, plan
+from hiprt.allocator.planner import ALIGNMENT, InPlace, Interference, Outline, Plan, Request, plan
 from hiprt.allocator.requests import Requests
 from hiprt.buffer import Allocate, Buffer
 from hiprt.errors import OutOfMemoryError
@@ -29,7 +29,7 @@ Outlined = tuple[bytes, Callable[[], Outline]]
 PROVISIONAL = 1 << 58
 SPACING = 256
 WINDOW = 8192  # nodes planned at a time; a plan keeps as many bits for each of them
-MOST_STRUCTURES = 64  # that are remembered
+MOST_KNOWN = 64  # that are remembered
 
 
 class Arena(Requests, Holder):
@@ -132,9 +132,9 @@ def layout(sizes: Sequence[int], outlined: Outlined, results: Sequence[int]) -> 
         The intermediates that are read after the step.
     """
     key, read = outlined
-    known = structures.get((key, tuple(results)))
+    known = known_steps.get((key, tuple(results)))
     if known is not None and known.fits(sizes):
-        return known.structure.plan(sizes)
+        return known.interference.plan(sizes)
     outline = read()
     users, edges = list(outline.users), outline.dependencies or [[]]
     for i in results:
@@ -144,44 +144,44 @@ def layout(sizes: Sequence[int], outlined: Outlined, results: Sequence[int]) -> 
     requests = [Request(size, each, i in kept) for i, (size, each) in enumerate(zip(sizes, users))]
     if len(edges) > WINDOW:
         return by_windows(requests, outline)
-    structure = Structure(requests, edges, outline.in_place)
-    structures[key, tuple(results)] = Known(structure, requests, outline.in_place)
-    for old in list(structures)[:-MOST_STRUCTURES]:
-        structures.pop(old, None)
-    return structure.plan(sizes)
+    interference = Interference(requests, edges, outline.in_place)
+    known_steps[key, tuple(results)] = Known(interference, requests, outline.in_place)
+    for old in list(known_steps)[:-MOST_KNOWN]:
+        known_steps.pop(old, None)
+    return interference.plan(sizes)
 
 
 class Known:
-    """The structure of steps that differ in sizes only.
+    """The interference of steps that differ in sizes only.
 
     Parameters
     ----------
-    structure : Structure
+    interference : Interference
     requests : sequence of Request
         The intermediates of the first of them.
     in_place : sequence of InPlace
         What may be written in place.
     """
 
-    def __init__(self, structure: Structure, requests: Sequence[Request], in_place: Sequence[InPlace]) -> None:
-        self.structure = structure
+    def __init__(self, interference: Interference, requests: Sequence[Request], in_place: Sequence[InPlace]) -> None:
+        self.interference = interference
         self.sources = [source for _, source, _ in in_place]
         self.targets = [target for _, _, target in in_place]
         self.form = self.form_of([request.nbytes for request in requests])
 
     def form_of(self, sizes: Sequence[int]) -> tuple[list[bool], list[bool]]:
-        """Return what of the sizes the structure depends on: which are zero, and which pairs in place are equal."""
+        """Return what the interference depends on of the sizes: which are zero, and which pairs in place are equal."""
         empty = list(map(not_, sizes)) if 0 in sizes else []
         size_of = sizes.__getitem__
         return empty, list(map(eq, map(size_of, self.sources), map(size_of, self.targets)))
 
     def fits(self, sizes: Sequence[int]) -> bool:
-        """Whether the structure is that of intermediates of these sizes."""
-        return len(sizes) == len(self.structure.uses) and self.form_of(sizes) == self.form
+        """Whether the interference is that of intermediates of these sizes."""
+        return len(sizes) == len(self.interference.uses) and self.form_of(sizes) == self.form
 
 
 # By what `Arena.settle` is given, and the results.
-structures: dict[tuple[bytes, tuple[int, ...]], Known] = {}
+known_steps: dict[tuple[bytes, tuple[int, ...]], Known] = {}
 
 
 def by_windows(requests: Sequence[Request], outline: Outline) -> Plan:

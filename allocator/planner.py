@@ -8,7 +8,7 @@ is ordered before the kernel and every other node that touches the output after 
 each into the tightest gap among those it conflicts with; several orders are tried until one reaches the lower bound.
 
 Requests come from a recording in which no two intermediates share memory (`requests_of`). The C core does all this
-(`allocator/native/structure.c`, `allocator/native/placing.c`).
+(`allocator/native/interference.c`, `allocator/native/placing.c`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from hiprt import core
 
-__all__ = ["InPlace", "Outline", "Plan", "Request", "Structure", "plan", "requests_of"]
+__all__ = ["InPlace", "Interference", "Outline", "Plan", "Request", "plan", "requests_of"]
 
 ALIGNMENT = 256  # bytes; offsets are multiples
 NO_MEMORY = "a plan of memory"
@@ -173,11 +173,13 @@ def plan(
     if dependencies is None:
         last = max((request.users[-1] for request in requests if request.users), default=-1)
         dependencies = [[] if i == 0 else [i - 1] for i in range(last + 1)]
-    return Structure(requests, dependencies, in_place).plan([request.nbytes for request in requests])
+    return Interference(requests, dependencies, in_place).plan([request.nbytes for request in requests])
 
 
-class Structure:
-    """What a plan depends on besides sizes: which requests conflict, and which continue others in place.
+class Interference:
+    """Which requests conflict, as in a compiler's interference graph, and which continue others in place.
+
+    A plan depends on this and on sizes.
 
     Parameters
     ----------
@@ -206,16 +208,16 @@ class Structure:
             core.ffi.new("uint32_t[]", list(chain.from_iterable(written))),
         ]
         given = core.ffi.new("hiprt_requests *", [len(requests), len(dependencies), len(written), *arrays])
-        made = core.ffi.new("hiprt_structure **")
-        if core.lib.hiprt_structure_create(given, made):
+        made = core.ffi.new("hiprt_interference **")
+        if core.lib.hiprt_interference_create(given, made):
             raise MemoryError(NO_MEMORY)
-        self.core = core.owned(made, core.lib.hiprt_structure_release)
-        heads = core.lib.hiprt_structure_heads(self.core)
+        self.core = core.owned(made, core.lib.hiprt_interference_release)
+        heads = core.lib.hiprt_interference_heads(self.core)
         self.heads = tuple(core.ffi.unpack(heads, len(requests)) if requests else ())
         self.uses = tuple([(request.users, request.is_result) for request in requests])
 
     def plan(self, sizes: Sequence[int]) -> Plan:
-        """Place requests of other sizes, which are zero, or equal, where those of the structure are.
+        """Place requests of other sizes, which are zero, or equal, where those that were given first are.
 
         Raises
         ------
@@ -224,7 +226,7 @@ class Structure:
         """
         count, placed = len(sizes), core.ffi.new("hiprt_placed *")
         offsets = core.ffi.new("int64_t[]", count)
-        if core.lib.hiprt_structure_place(self.core, sizes, ALIGNMENT, offsets, placed):
+        if core.lib.hiprt_interference_place(self.core, sizes, ALIGNMENT, offsets, placed):
             raise MemoryError(NO_MEMORY)
         found = tuple(core.ffi.unpack(offsets, count)) if count else ()
         heads = tuple(range(count)) if placed.is_apart else self.heads

@@ -6,7 +6,7 @@
 #include "outline.h"
 #include "pool.h"
 #include "status.h"
-#include "structure.h"
+#include "interference.h"
 
 enum { ALIGNMENT = 256 };
 
@@ -154,18 +154,18 @@ static int place(const outline *o, uint32_t nodes, uint32_t count, const hiprt_i
                  hiprt_plan *out) {
   arrays a = {0};
   hiprt_requests requests;
-  hiprt_structure *structure = 0;
+  hiprt_interference *interference = 0;
   hiprt_placed placed = {0};
   int64_t *offsets = zeros(count, sizeof *offsets);
   int status = offsets ? fill(o, nodes, count, all, &a, &requests) : fail_for_memory();
-  if (!status) status = hiprt_structure_create(&requests, &structure);
-  if (!status) status = hiprt_structure_place(structure, a.sizes, ALIGNMENT, offsets, &placed);
+  if (!status) status = hiprt_interference_create(&requests, &interference);
+  if (!status) status = hiprt_interference_place(interference, a.sizes, ALIGNMENT, offsets, &placed);
   *out = (hiprt_plan){(uint64_t)placed.nbytes, (uint64_t)placed.lower_bound, 0, count};
   for (uint32_t i = 0; !status && i < count; i++) {
     out_offsets[i] = (uint64_t)offsets[i];
     out->requested += (uint64_t)a.sizes[i];
   }
-  hiprt_structure_release(structure);
+  hiprt_interference_release(interference);
   void *const all_arrays[] = {a.sizes, a.is_result, a.next,     a.user_begins, a.users, a.earlier_begins,
                               a.earlier, a.in_place, offsets};
   for (size_t i = 0; i < sizeof all_arrays / sizeof *all_arrays; i++) free(all_arrays[i]);

@@ -1,4 +1,4 @@
-#include "structure.h"
+#include "interference.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ typedef struct {
   size_t words; /* of a set */
 } sets;
 
-struct hiprt_structure {
+struct hiprt_interference {
   uint32_t count; /* requests */
   uint32_t *heads, *apart, *firsts;
   lists conflicts;         /* by request */
@@ -191,7 +191,7 @@ static int find_others(const pairs *conflicts, const uint32_t *heads, uint32_t c
 }
 
 /* Find when each chain is live in program order. */
-static void find_spans(const hiprt_requests *r, hiprt_structure *s) {
+static void find_spans(const hiprt_requests *r, hiprt_interference *s) {
   uint32_t n = 0, steps = 1;
   for (uint32_t i = 0; i < r->n_requests; i++) {
     s->begins[i] = UINT32_MAX;
@@ -215,7 +215,7 @@ static void find_spans(const hiprt_requests *r, hiprt_structure *s) {
   s->spans = (hiprt_spans){n, steps, s->live, s->begins, s->ends};
 }
 
-static int fill(const hiprt_requests *r, hiprt_structure *s) {
+static int fill(const hiprt_requests *r, hiprt_interference *s) {
   const size_t room = ((size_t)r->n_requests + 1) * sizeof(uint32_t);
   s->count = r->n_requests;
   uint32_t **const arrays[] = {&s->heads, &s->apart, &s->firsts, &s->live, &s->begins, &s->ends};
@@ -245,15 +245,15 @@ static int fill(const hiprt_requests *r, hiprt_structure *s) {
   return status;
 }
 
-int hiprt_structure_create(const hiprt_requests *requests, hiprt_structure **out_structure) {
-  hiprt_structure *structure = *out_structure = calloc(1, sizeof *structure);
-  if (structure && !fill(requests, structure)) return 0;
-  hiprt_structure_release(structure);
-  *out_structure = 0;
-  return hiprt_fail(HIPRT_E_MEMORY, "hiprt_structure_create", "for a plan of memory");
+int hiprt_interference_create(const hiprt_requests *requests, hiprt_interference **out_interference) {
+  hiprt_interference *interference = *out_interference = calloc(1, sizeof *interference);
+  if (interference && !fill(requests, interference)) return 0;
+  hiprt_interference_release(interference);
+  *out_interference = 0;
+  return hiprt_fail(HIPRT_E_MEMORY, "hiprt_interference_create", "for a plan of memory");
 }
 
-void hiprt_structure_release(hiprt_structure *s) {
+void hiprt_interference_release(hiprt_interference *s) {
   if (!s) return;
   void *const arrays[] = {s->heads,         s->apart,           s->firsts,       s->live,
                           s->begins,        s->ends,            s->conflicts.all, s->conflicts.begins,
@@ -262,7 +262,7 @@ void hiprt_structure_release(hiprt_structure *s) {
   free(s);
 }
 
-const uint32_t *hiprt_structure_heads(const hiprt_structure *structure) { return structure->heads; }
+const uint32_t *hiprt_interference_heads(const hiprt_interference *interference) { return interference->heads; }
 
 /* A request by its size, the largest first. */
 typedef struct {
@@ -278,7 +278,7 @@ static int by_size(const void *one, const void *other) {
 
 /* What conflicting_bytes works with. */
 typedef struct {
-  const hiprt_structure *s;
+  const hiprt_interference *s;
   const int64_t *sizes;
   sized *near;
   uint32_t *chosen, *seen; /* seen: by request, how many of those chosen it conflicts with */
@@ -313,7 +313,7 @@ static int64_t grow(const clique *c, uint32_t request, int64_t most) {
 }
 
 /* Return the size of a set of requests of which any two conflict, the largest that is found; -1 without memory. */
-static int64_t conflicting_bytes(const hiprt_structure *s, const int64_t *sizes) {
+static int64_t conflicting_bytes(const hiprt_interference *s, const int64_t *sizes) {
   const size_t room = (size_t)s->count + 1;
   const clique c = {s, sizes, malloc(room * sizeof(sized)), malloc(room * sizeof(uint32_t)), calloc(room, sizeof(uint32_t))};
   int64_t most = c.near && c.chosen && c.seen ? 0 : -1;
@@ -327,14 +327,14 @@ static int64_t conflicting_bytes(const hiprt_structure *s, const int64_t *sizes)
   return most;
 }
 
-/* What hiprt_structure_place writes, and works with. */
+/* What hiprt_interference_place writes, and works with. */
 typedef struct {
   int64_t *aligned, *tried, *offsets;
   hiprt_placed *placed;
 } placement;
 
 /* Try all orders of placing, and keep the smallest; whether the bound is reached, or -1 without memory. */
-static int try_orders(const hiprt_structure *s, const uint32_t *heads, const lists *others, placement *p, int is_apart) {
+static int try_orders(const hiprt_interference *s, const uint32_t *heads, const lists *others, placement *p, int is_apart) {
   const hiprt_placing placing = {s->count, heads, s->firsts, others->begins, others->all};
   for (uint32_t order = 0; order < HIPRT_PLACING_ORDERS; order++) {
     const int64_t nbytes = hiprt_place(&placing, p->aligned, order, p->tried);
@@ -355,7 +355,7 @@ static int try_orders(const hiprt_structure *s, const uint32_t *heads, const lis
   return 0;
 }
 
-static int place(const hiprt_structure *s, const int64_t *sizes, int64_t alignment, placement *p) {
+static int place(const hiprt_interference *s, const int64_t *sizes, int64_t alignment, placement *p) {
   p->placed->lower_bound = hiprt_most_live(&s->spans, s->count, sizes, alignment, p->aligned);
   if (p->placed->lower_bound < 0) return -1;
   const int found = try_orders(s, s->heads, &s->together, p, 0);
@@ -364,7 +364,7 @@ static int place(const hiprt_structure *s, const int64_t *sizes, int64_t alignme
   return try_orders(s, s->apart, &s->separate, p, 1);
 }
 
-int hiprt_structure_place(const hiprt_structure *s, const int64_t *sizes, int64_t alignment, int64_t *out_offsets,
+int hiprt_interference_place(const hiprt_interference *s, const int64_t *sizes, int64_t alignment, int64_t *out_offsets,
                           hiprt_placed *out_placed) {
   const size_t room = ((size_t)s->count + 1) * sizeof(int64_t);
   placement p = {malloc(room), malloc(room), out_offsets, out_placed};
@@ -372,5 +372,5 @@ int hiprt_structure_place(const hiprt_structure *s, const int64_t *sizes, int64_
   const int status = p.aligned && p.tried && place(s, sizes, alignment, &p) >= 0 ? 0 : HIPRT_E_MEMORY;
   free(p.aligned);
   free(p.tried);
-  return status ? hiprt_fail(status, "hiprt_structure_place", "for a plan of memory") : 0;
+  return status ? hiprt_fail(status, "hiprt_interference_place", "for a plan of memory") : 0;
 }

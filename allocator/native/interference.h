@@ -1,10 +1,10 @@
-/* Structures: what a plan of memory depends on besides sizes, which is the requests that conflict, and those that continue
- * others in place. What that means is said in allocator/planner.py. */
+/* Interference: which requests of a step conflict, as in a compiler's interference graph, and which continue others in
+ * place. A plan of memory depends on this and on sizes. What it means is said in allocator/planner.py. */
 #pragma once
 #include <stdint.h>
 
 /* cffi begin */
-typedef struct hiprt_structure hiprt_structure;
+typedef struct hiprt_interference hiprt_interference;
 
 /* The requests of a step, and its nodes. Requests that nobody touches, and those of no bytes, conflict with none. */
 typedef struct {
@@ -24,12 +24,12 @@ typedef struct {
   uint32_t is_apart; /* nothing was placed in place of another */
 } hiprt_placed;
 
-int hiprt_structure_create(const hiprt_requests *requests, hiprt_structure **out_structure);
-void hiprt_structure_release(hiprt_structure *structure);
+int hiprt_interference_create(const hiprt_requests *requests, hiprt_interference **out_interference);
+void hiprt_interference_release(hiprt_interference *interference);
 /* Return, by request, the one whose memory it continues in place, or itself. */
-const uint32_t *hiprt_structure_heads(const hiprt_structure *structure);
-/* Place requests of other sizes, which are zero, or equal, where those of the structure are; offsets are multiples of
- * `alignment`, to which sizes are rounded up. */
-int hiprt_structure_place(const hiprt_structure *structure, const int64_t *sizes, int64_t alignment, int64_t *out_offsets,
-                          hiprt_placed *out_placed);
+const uint32_t *hiprt_interference_heads(const hiprt_interference *interference);
+/* Place requests of other sizes, which are zero, or equal, where those that were given first are; offsets are
+ * multiples of `alignment`, to which sizes are rounded up. */
+int hiprt_interference_place(const hiprt_interference *interference, const int64_t *sizes, int64_t alignment,
+                             int64_t *out_offsets, hiprt_placed *out_placed);
 /* cffi end */
