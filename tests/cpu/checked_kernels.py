@@ -236,6 +236,13 @@ DEFECTS = {
     "shuffle_from_an_inactive_lane": ("barrier", 1, 32, "if (T < 16) x[T] = __shfl(x[T], 20);"),
     "reduction_of_an_odd_warp": ("barrier", 1, 20, "x[T] = warp_sum(x[T]);"),
     "shuffle_behind_a_return": ("barrier", 1, 32, "if (T >= 30) return; x[T] = __shfl_down(x[T], 1);"),
+    "flag_in_another_byte": (
+        "race",
+        2,
+        1,
+        "volatile char* f = reinterpret_cast<char*>(c); if (!blockIdx.x) { x[3] = 5; __threadfence(); f[1] = 1; "
+        "} else if (!f[2]) { __threadfence(); c[1] = x[3]; }",
+    ),
 }
 
 # Each is (grid, block, body).
@@ -356,6 +363,12 @@ CORRECT = {
         1,
         "volatile int* f = c; if (!blockIdx.x) { x[3] = 5; __threadfence(); *f = 1; "
         "} else if (*f) { __threadfence(); c[1] = x[3]; }",
+    ),
+    "volatile_flag_in_a_byte": (
+        2,
+        1,
+        "volatile char* f = reinterpret_cast<char*>(c); if (!blockIdx.x) { x[3] = 5; __threadfence(); f[1] = 1; "
+        "} else if (f[1]) { __threadfence(); c[1] = x[3]; }",
     ),
     "flag_within_a_block": (
         1,

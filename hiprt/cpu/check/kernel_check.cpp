@@ -15,6 +15,12 @@
 namespace cpu {
 namespace {
 
+// Notes that blocks may tell each other something. Most calls find it noted, and a read costs less than a write that all cores see.
+void note_talk() {
+  std::atomic<bool> &talk = state().blocks_talk;
+  if (!talk.load(std::memory_order_relaxed)) talk = true;
+}
+
 // Returns the access of a thread of the block that runs.
 uint64_t access_by(unsigned thread, uintptr_t pc) { return access_of(core().threads.self(thread), 15, false, pc); }
 
@@ -116,9 +122,9 @@ void check_access(uintptr_t address, size_t size, unsigned kind, uintptr_t pc) {
   end_streaks_at(address, size);
   __hiprt_check &now = check_context();
   if (kind & kAtomic && checks(CheckKind::Race)) {
-    if (kind & kReleases && !is_in_shared_memory(address)) all.blocks_talk = true;
+    if (kind & kReleases && !is_in_shared_memory(address)) note_talk();
     own.threads.atomic(now.thread, address, kind & kWrites, kind & kReads, kind & kReleases);
-    resume_thread(now.thread);
+    now.self = own.threads.self(now.thread);
   }
   bool told = false;
   for (uintptr_t word = address & ~uintptr_t{3}; word < address + size; word += 4) {
@@ -143,10 +149,11 @@ void check_access(uintptr_t address, size_t size, unsigned kind, uintptr_t pc) {
 }
 
 void check_fence(bool of_device) {
-  const unsigned thread = check_context().thread;
-  if (of_device) state().blocks_talk = true;
-  core().threads.fence(thread, of_device);
-  resume_thread(thread);
+  __hiprt_check &now = check_context();
+  ThreadOrder &threads = core().threads;
+  if (of_device) note_talk();
+  threads.fence(now.thread, of_device);
+  now.self = threads.self(now.thread);
 }
 
 void check_barrier(const std::vector<uintptr_t> &places) {
@@ -187,7 +194,7 @@ void report_inactive_lane(unsigned thread, unsigned source, bool has_exited, uin
           {involved(access_by(thread, pc), "a shuffle is done")}, {}});
 }
 
-void note_own_memory() { state().blocks_talk = true; }
+void note_own_memory() { note_talk(); }
 
 void module_loaded(uintptr_t base, size_t size, const unsigned char *lines, size_t lines_size) {
   module_memory(base, size);

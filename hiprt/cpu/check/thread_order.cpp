@@ -3,14 +3,32 @@
 #include <algorithm>
 
 namespace cpu {
+namespace {
+
+// Empties what a kernel has filled; the memory is kept where it was of use.
+template <class T>
+void empty(std::vector<T> *all) {
+  constexpr size_t kFew = 1024;
+  if (all->capacity() > kFew && all->size() < all->capacity() / 8) std::vector<T>().swap(*all);
+  else all->clear();
+}
+
+}  // namespace
+
+void SyncVariables::clear() {
+  empty(&all_);
+  all_.emplace_back();
+  pages_.clear();
+  between_.clear();
+  page_ = nullptr;
+}
 
 void ThreadOrder::begin_kernel(EpochLog *log, unsigned core) {
   log_ = log;
   core_ = core;
   runs_.clear();
   variables_.clear();
-  releases_.clear();
-  grid_ = {};
+  empty(&releases_);
   passed_ = 0;
 }
 
@@ -21,16 +39,18 @@ void ThreadOrder::begin_block(uint32_t block, unsigned threads) {
   for (unsigned thread : knowing_) of_thread_[thread].clear();
   knowing_.clear();
   of_block_.clear();
-  if (passed_) of_block_.push_back({&grid_, passed_});
+  if (passed_) of_block_.push_back({SyncVariables::kGrid, passed_});
   begin_phase();
 }
 
 void ThreadOrder::reach_grid() {
   const uint32_t last = phase_ - 1;
-  pass_on(&grid_, {block_, false, 0, last, last, last, {}, of_block_});
+  Release release{block_, 0, false, last, last, last};
+  if (!of_block_.empty()) release.rest.reset(new Release::Rest{{}, of_block_});
+  pass_on(SyncVariables::kGrid, std::move(release));
 }
 
-void ThreadOrder::pass_grid() { passed_ = grid_.count; }
+void ThreadOrder::pass_grid() { passed_ = variables_[SyncVariables::kGrid].count; }
 
 const EpochLog::Owner *ThreadOrder::owner(uint32_t epoch) const {
   const auto after = std::upper_bound(runs_.begin(), runs_.end(), epoch, [](uint32_t e, const EpochLog::Run *run) { return e < run->first; });
@@ -119,23 +139,25 @@ void ThreadOrder::fence(unsigned thread, bool of_device) {
 }
 
 void ThreadOrder::atomic(unsigned thread, uintptr_t address, bool writes, bool reads, bool releases) {
-  SyncVariable &variable = variables_[address];
+  const uint32_t variable = variables_.at(address);
   if (writes && (releases || fenced_[thread])) {
     const unsigned warp = thread / kLanes;
     const uint32_t own = releases ? time_[thread] : fenced_[thread], last = phase_ - 1;
-    Release release{block_, !releases && !fence_is_of_device_[thread], thread, own, std::max(last, warp_[warp]), last, {}, of_block_};
-    for (unsigned lane = 0; has_lanes_[warp] && lane < kLanes; ++lane) release.of_lanes.push_back(known_time(warp * kLanes + lane, thread));
+    Release release{block_, static_cast<uint16_t>(thread), !releases && !fence_is_of_device_[thread], own, std::max(last, warp_[warp]), last};
+    Release::Rest rest{{}, of_block_};
+    for (unsigned lane = 0; has_lanes_[warp] && lane < kLanes; ++lane) rest.of_lanes.push_back(known_time(warp * kLanes + lane, thread));
     if (releases) advance(thread);
-    for (const Known &known : of_thread_[thread]) add(&release.known, known);
+    for (const Known &known : of_thread_[thread]) add(&rest.known, known);
     // What came before at this variable is known to whoever acquires it.
-    const auto is_own = [&](const Known &known) { return known.variable == &variable; };
-    release.known.erase(std::remove_if(release.known.begin(), release.known.end(), is_own), release.known.end());
-    pass_on(&variable, std::move(release));
+    const auto is_own = [&](const Known &known) { return known.variable == variable; };
+    rest.known.erase(std::remove_if(rest.known.begin(), rest.known.end(), is_own), rest.known.end());
+    if (!rest.known.empty() || !rest.of_lanes.empty()) release.rest.reset(new Release::Rest(std::move(rest)));
+    pass_on(variable, std::move(release));
   }
   // Many programs leave out the fence behind the atomic operation that they learn from, and hardware does without.
-  if (reads && variable.count) {
+  if (const uint32_t count = reads ? variables_[variable].count : 0) {
     if (of_thread_[thread].empty()) knowing_.push_back(thread);
-    add(&of_thread_[thread], {&variable, variable.count});
+    add(&of_thread_[thread], {variable, count});
   }
 }
 
@@ -148,10 +170,11 @@ void ThreadOrder::add(std::vector<Known> *all, const Known &one) {
   all->push_back(one);
 }
 
-void ThreadOrder::pass_on(SyncVariable *variable, Release release) {
-  release.number = variable->count++;
-  release.previous = variable->last;
-  variable->last = static_cast<uint32_t>(releases_.size());
+void ThreadOrder::pass_on(uint32_t variable, Release release) {
+  SyncVariable &at = variables_[variable];
+  release.number = at.count++;
+  release.previous = at.last;
+  at.last = static_cast<uint32_t>(releases_.size());
   releases_.push_back(std::move(release));
 }
 
@@ -162,7 +185,7 @@ const ReleaseList &ThreadOrder::list_of(const SyncVariable &variable) const {
   for (uint32_t place = variable.last; list.count < variable.count; ++list.count, place = releases_[place].previous) added.push_back(place);
   for (auto place = added.rbegin(); place != added.rend(); ++place) {
     list.of_block[releases_[*place].block].push_back(*place);
-    if (!releases_[*place].known.empty()) list.with_known.push_back(*place);
+    if (releases_[*place].rest && !releases_[*place].rest->known.empty()) list.with_known.push_back(*place);
   }
   return list;
 }
@@ -175,7 +198,7 @@ bool ThreadOrder::is_known(uint32_t block, unsigned of, uint32_t time, unsigned 
 }
 
 bool ThreadOrder::is_in(const Known &known, uint32_t block, unsigned of, uint32_t time, int depth) const {
-  const ReleaseList &list = list_of(*known.variable);
+  const ReleaseList &list = list_of(variables_[known.variable]);
   const auto places = list.of_block.find(block);
   if (places != list.of_block.end()) {
     for (auto place = places->second.rbegin(); place != places->second.rend(); ++place) {
@@ -190,7 +213,7 @@ bool ThreadOrder::is_in(const Known &known, uint32_t block, unsigned of, uint32_
     const Release &release = releases_[place];
     if (release.number >= known.count) break;
     if (release.within_block && release.block != block_) continue;
-    for (const Known &further : release.known) {
+    for (const Known &further : release.rest->known) {
       if (is_in(further, block, of, time, depth - 1)) return true;
     }
   }

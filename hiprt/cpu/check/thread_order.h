@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -14,28 +13,33 @@ namespace cpu {
 
 constexpr unsigned kMostThreads = 1024;
 
-// A variable that threads pass their knowledge on through: each release adds an entry, and an acquire knows those so far.
-struct SyncVariable;
+// What somebody knows of a variable that threads pass their knowledge on through: so many of its releases. Each release adds an
+// entry, and an acquire knows those so far.
 struct Known {
-  const SyncVariable *variable;
-  uint32_t count;  // of its releases
+  uint32_t variable;
+  uint32_t count;
 };
 struct Release {
+  // What few have.
+  struct Rest {
+    std::vector<uint32_t> of_lanes;  // the times of the lanes, where they differ
+    std::vector<Known> known;
+  };
+
   uint32_t block;
-  bool within_block;               // its fence orders the block's own threads only
-  unsigned thread;                 // which releases
-  uint32_t time;                   // its own last one that it passes on,
-  uint32_t of_warp;                // those of its warp's lanes
-  uint32_t of_block;               // and those of all other threads
-  std::vector<uint32_t> of_lanes;  // of the lanes, where they differ
-  std::vector<Known> known;
+  uint16_t thread;                    // which releases
+  bool within_block;                  // its fence orders the block's own threads only
+  uint32_t time;                      // its own last one that it passes on,
+  uint32_t of_warp;                   // those of its warp's lanes
+  uint32_t of_block;                  // and those of all other threads
   uint32_t number = 0, previous = 0;  // how many came before it at its variable, and which release was the last of them
+  std::unique_ptr<Rest> rest = nullptr;
 
   // Returns the last time of a thread of the block that it passes on.
   uint32_t time_of(unsigned other) const {
     if (other == thread) return time;
     if (other / kLanes != thread / kLanes) return of_block;
-    return of_lanes.empty() ? of_warp : of_lanes[other % kLanes];
+    return !rest || rest->of_lanes.empty() ? of_warp : rest->of_lanes[other % kLanes];
   }
 };
 // The releases of each block, and those with knowledge, of a variable that is asked about, which few are.
@@ -47,6 +51,46 @@ struct ReleaseList {
 struct SyncVariable {
   uint32_t count = 0, last = 0;  // its releases, and which was the last one
   mutable std::unique_ptr<ReleaseList> list;
+};
+
+// The variables of a kernel: that of the grid's barrier, which is the first, and one for each address. A kernel may have as many
+// as threads, which come to addresses that follow each other.
+class SyncVariables {
+ public:
+  static constexpr uint32_t kGrid = 0;
+
+  void clear();
+  // Returns the variable of an address.
+  uint32_t at(uintptr_t address) {
+    if (address % 4) return known(&between_[address]);
+    if (address / kPage != recent_ || !page_) {
+      recent_ = address / kPage;
+      page_ = pages_[recent_].of_words;
+    }
+    return known(&page_[address % kPage / 4]);
+  }
+  SyncVariable &operator[](uint32_t variable) { return all_[variable]; }
+  const SyncVariable &operator[](uint32_t variable) const { return all_[variable]; }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  struct Page {
+    uint32_t of_words[kPage / 4] = {};  // 0 for those without
+  };
+
+  uint32_t known(uint32_t *variable) {
+    if (!*variable) {
+      *variable = static_cast<uint32_t>(all_.size());
+      all_.emplace_back();
+    }
+    return *variable;
+  }
+
+  std::vector<SyncVariable> all_;
+  std::unordered_map<uintptr_t, Page> pages_;        // by number
+  std::unordered_map<uintptr_t, uint32_t> between_;  // of addresses within words
+  uintptr_t recent_ = 0;
+  uint32_t *page_ = nullptr;  // that of this number
 };
 
 class ThreadOrder {
@@ -89,7 +133,7 @@ class ThreadOrder {
   void advance(unsigned thread) { time_[thread] = next_time(thread / kLanes); }
   void begin_phase();
   static void add(std::vector<Known> *all, const Known &one);
-  void pass_on(SyncVariable *variable, Release release);
+  void pass_on(uint32_t variable, Release release);
   const ReleaseList &list_of(const SyncVariable &variable) const;
 
   EpochLog *log_ = nullptr;
@@ -104,10 +148,9 @@ class ThreadOrder {
   uint32_t lane_[kMostThreads][kLanes];  // of each thread: the times of its warp's lanes that it knows beside that
   std::vector<Known> of_thread_[kMostThreads], of_block_;
   std::vector<unsigned> knowing_;  // threads with knowledge of their own
-  std::deque<Release> releases_;  // of all variables
-  std::unordered_map<uintptr_t, SyncVariable> variables_;
-  SyncVariable grid_;
-  uint32_t passed_ = 0;  // the releases of grid_ that all blocks know
+  std::vector<Release> releases_;  // of all variables
+  SyncVariables variables_;
+  uint32_t passed_ = 0;  // the releases at the grid's barrier that all blocks know
 };
 
 }  // namespace cpu
