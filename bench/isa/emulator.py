@@ -11,6 +11,7 @@ import ctypes
 import mmap
 import os
 import re
+import shutil
 import struct
 import sys
 from collections.abc import Sequence
@@ -73,11 +74,15 @@ class Emulator:
 
     Raises
     ------
-    ImportError
-        The folder holds no emulator.
+    FileNotFoundError
+        The folder holds no emulator, or there is no ``clang`` on the path, by which it compiles instructions.
     """
 
     def __init__(self, folder: str | Path) -> None:
+        if not Path(folder, "test/mockgpu/amd/emu.py").is_file():
+            raise FileNotFoundError(f"{folder} has no test/mockgpu/amd/emu.py: give a checkout of tinygrad")
+        if shutil.which("clang") is None:
+            raise FileNotFoundError("clang is not on the path: tinygrad's emulator compiles instructions with it")
         os.environ.setdefault("DEV", "CPU")
         sys.path.insert(0, str(folder))
         from test.mockgpu.amd import emu  # type: ignore[import-not-found]

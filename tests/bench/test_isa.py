@@ -69,6 +69,19 @@ def test_the_command_fails_where_a_result_is_wrong(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["results"] == []
 
 
+def test_the_command_says_what_the_emulator_needs(monkeypatch, tmp_path, capsys):
+    """A folder without an emulator, and a path without clang, are told before anything runs."""
+    command = ["bench", "isa", "--tinygrad", str(tmp_path)]
+    assert main(command) == 1
+    assert f"hiprt: {tmp_path} has no test/mockgpu/amd/emu.py: give a checkout of tinygrad" in capsys.readouterr().err
+    emulator = tmp_path / "test" / "mockgpu" / "amd" / "emu.py"
+    emulator.parent.mkdir(parents=True)
+    emulator.touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(command) == 1
+    assert "hiprt: clang is not on the path" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("magnitude", "is_right"), [(0.0, False), (100.0, True)])
 def test_roundings_are_relative_to_terms_that_cancel(magnitude, is_right):
     """A sum of terms that cancel is off by roundings of the terms, not of what is left; more than that is wrong."""
