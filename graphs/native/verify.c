@@ -22,14 +22,14 @@ static int ascending(const void *a, const void *b) {
   return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Join pieces that overlap or touch. */
+/* Join pieces that overlap. Those that touch may be of two allocations, which no copy crosses. */
 static void merge(memory *m) {
   uint32_t kept = 0;
   if (m->count) qsort(m->pieces, m->count, sizeof *m->pieces, ascending);
   for (uint32_t i = 0; i < m->count; i++) {
     const hiprt_range piece = m->pieces[i];
     if (piece.start >= piece.end) continue;
-    if (kept && piece.start <= m->pieces[kept - 1].end) {
+    if (kept && piece.start < m->pieces[kept - 1].end) {
       if (m->pieces[kept - 1].end < piece.end) m->pieces[kept - 1].end = piece.end;
     } else {
       m->pieces[kept++] = piece;

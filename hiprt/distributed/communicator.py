@@ -173,7 +173,7 @@ class Communicator:
 
         Our kernel makes a sum in float32 (of integers in their dtype), of the residual and then the ranks in their
         order, and rounds it once: all ranks have the same bits in every run. The kernel is one-shot: each rank writes
-        its array to each other one, which suits arrays of up to some 100 KiB.
+        its array to each other one, which suits few ranks, or arrays of up to some 100 KiB.
 
         Parameters
         ----------

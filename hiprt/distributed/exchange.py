@@ -11,9 +11,23 @@ import numpy as np
 from hiprt.array import bfloat16
 from hiprt.kernels.lang.kernel import Kernel
 
-__all__ = ["BROADCAST", "FEW", "GATHER", "PLACES", "RECEIVE", "REDUCTIONS", "SCATTER", "SEND", "SUMMED_IN", "SUM_ADDED"]
+__all__ = [
+    "BROADCAST",
+    "CHUNKED",
+    "FEW",
+    "GATHER",
+    "PIECES",
+    "PLACES",
+    "RECEIVE",
+    "REDUCTIONS",
+    "SCATTER",
+    "SEND",
+    "SUMMED_IN",
+    "SUM_ADDED",
+]
 
 PLACES = 256  # words of a block on their way at a time, and most of its threads
+PIECES = 8  # of 16 bytes, of each thread of a large array, on their way at a time
 FEW = 64  # threads of a block of a small array, whose words leave sooner from more blocks
 FLOAT32 = np.dtype(np.float32)
 # What numbers are added up in, by dtype.
@@ -37,7 +51,8 @@ def exchange(
     scalars: Iterable[str] = (),
 ) -> Kernel:
     """Return a kernel, which is compiled at its first call for each dtype and number of ranks."""
-    text = (Path(__file__).parent / file).read_text()
+    text = "".join((Path(__file__).parent / each).read_text() for each in ("words.hip", file))
+    layout = {"PLACES": PLACES, "PIECES": PIECES}
     return Kernel(
         name,
         threads=PLACES,
@@ -45,30 +60,48 @@ def exchange(
         updates={"rounds": "uint", "turns": "uint"},
         outputs=dict.fromkeys(outputs, "T"),
         scalars=dict.fromkeys(("n", "rank", "blocks", *scalars), "uint"),
-        template={"T": "dtype", "RANKS": "int"} | ({"S": "dtype"} if "COMBINE(a, b)" in macros else {}),
+        template={"T": "dtype", "RANKS": "int"}
+        | ({"ALIGNED": "bool"} if file == "chunks.hip" else {})
+        | ({"S": "dtype"} if "COMBINE(a, b)" in macros else {}),
         aliasing={"out": aliasing} if aliasing else None,
         ahead=("places",),
-        source="".join(f"#define {macro} {value}\n" for macro, value in {**macros, "PLACES": PLACES}.items()) + text,
+        source="".join(f"#define {macro} {value}\n" for macro, value in {**macros, **layout}.items()) + text,
     )
 
 
-def reduction(name: str, combine: str, initial: str, **more: Any) -> Kernel:
-    """Return a kernel that puts numbers of all ranks together."""
-    macros = {"COMBINE(a, b)": combine, "INITIAL": initial, **more.pop("macros", {})}
-    return exchange("exchange.hip", name, macros, **more)
+def reduction(name: str, combine: str, initial: str, *, file: str = "exchange.hip", **more: Any) -> Kernel:
+    """Return a kernel that puts numbers of all ranks together, beginning with what `initial` says of number i."""
+    macros = {"COMBINE(a, b)": combine, "INITIAL(i)": initial, **more.pop("macros", {})}
+    return exchange(file, name, macros, **more)
 
 
-OWN = "x[start + i]"  # what max and min begin with, which changes nothing; a NaN stays one
-REDUCTIONS = {
-    "sum": reduction("all_reduce", "(a) + (b)", "0", aliasing=("x",)),
-    "max": reduction("all_reduce_max", "(b) > (a) || (b) != (b) ? (b) : (a)", OWN, aliasing=("x",)),
-    "min": reduction("all_reduce_min", "(b) < (a) || (b) != (b) ? (b) : (a)", OWN, aliasing=("x",)),
-}
-SUM_ADDED = reduction(
-    "all_reduce_added", "(a) + (b)", "residual[start + i]", inputs=("x", "residual"), aliasing=("x", "residual")
-)
+def reductions(suffix: str, file: str) -> tuple[dict[str, Kernel], Kernel]:
+    """Return the kernels of `all_reduce`, by operation, and the one of a sum with a residual."""
+    own = "x[i]"  # what max and min begin with, which changes nothing; a NaN stays one
+    named = {
+        "sum": reduction(f"all_reduce{suffix}", "(a) + (b)", "0", file=file, aliasing=("x",)),
+        "max": reduction(
+            f"all_reduce_max{suffix}", "(b) > (a) || (b) != (b) ? (b) : (a)", own, file=file, aliasing=("x",)
+        ),
+        "min": reduction(
+            f"all_reduce_min{suffix}", "(b) < (a) || (b) != (b) ? (b) : (a)", own, file=file, aliasing=("x",)
+        ),
+    }
+    both = ("x", "residual")
+    return named, reduction(
+        f"all_reduce_added{suffix}", "(a) + (b)", "residual[i]", file=file, inputs=both, aliasing=both
+    )
+
+
+REDUCTIONS, SUM_ADDED = reductions("", "exchange.hip")
+CHUNKED_REDUCTIONS, CHUNKED_SUM_ADDED = reductions("_chunks", "chunks.hip")
 SCATTER = reduction("reduce_scatter", "(a) + (b)", "0", macros={"SCATTERED": ""})
 GATHER = exchange("exchange.hip", "all_gather", {"GATHERED": ""}, scalars=("width", "total"))
 BROADCAST = exchange("exchange.hip", "broadcast", {"ROOTED": ""}, aliasing=("x",), scalars=("root",))
 SEND = exchange("message.hip", "send", {"SENT": ""}, outputs=(), scalars=("peer",))
 RECEIVE = exchange("message.hip", "receive", {"RECEIVED": ""}, inputs=(), scalars=("peer",))
+# What does the same for large arrays.
+CHUNKED = {
+    **{REDUCTIONS[op]: CHUNKED_REDUCTIONS[op] for op in REDUCTIONS},
+    SUM_ADDED: CHUNKED_SUM_ADDED,
+}

@@ -10,7 +10,7 @@ import numpy as np
 from hiprt.array import Array, array, zeros
 from hiprt.buffer import Buffer
 from hiprt.device import Device
-from hiprt.distributed.exchange import FEW, PLACES, SEND
+from hiprt.distributed.exchange import CHUNKED, FEW, PIECES, PLACES, SEND
 from hiprt.distributed.peers import Peers
 from hiprt.distributed.rendezvous import Rendezvous
 from hiprt.errors import RankError
@@ -21,7 +21,7 @@ from hiprt.stream import Stream, current_stream
 __all__ = ["PeerRanks"]
 
 MOST_BLOCKS = 128  # each has 1 KiB of numbers on their way at a time; it takes that many to keep a link busy
-WORD = 8
+WORD, PIECE = 8, 16  # bytes
 
 
 class PeerRanks:
@@ -39,8 +39,8 @@ class PeerRanks:
 
     Attributes
     ----------
-    rounds : Array of uint32
-        How many rounds of collectives each block has done.
+    rounds, chunk_rounds : Array of uint32
+        How many rounds of collectives each block has done by words, and by chunks.
 
     Raises
     ------
@@ -54,10 +54,12 @@ class PeerRanks:
         # Blocks of one launch wait for blocks of others: they must run side by side, which the CPU device's need not.
         blocks = 1 if device.provider.takes_loops else min(MOST_BLOCKS, device.compute_units)
         self.blocks = min(rendezvous.all_gather(blocks))
-        # Two turns of words for the collectives of all, for messages, and for the answers to them.
-        self.memory = Peers(rendezvous, 3 * 2 * ranks * self.blocks * PLACES * WORD, device)
+        # Two turns of words for collectives, messages and the answers to these, and of words and pieces of chunks; and
+        # whether a rank is gone. See words.hip.
+        words = 3 * PLACES * WORD + WORD + PIECES * PLACES * PIECE
+        self.memory = Peers(rendezvous, 2 * ranks * self.blocks * words + WORD, device)
         self.places = array(np.array(self.memory.addresses, np.uint64))
-        self.rounds = zeros(self.blocks, np.uint32)
+        self.rounds, self.chunk_rounds = zeros(self.blocks, np.uint32), zeros(self.blocks, np.uint32)
         self.sent, self.received = (zeros((ranks, self.blocks), np.uint32) for _ in range(2))
         word = handle(lib.hipHostMalloc, 4, 0)
         # It goes with the last recording that reads it; hipHostFree waits for the device.
@@ -72,12 +74,17 @@ class PeerRanks:
         self.gone.value = 1
 
     def launch(self, kernel: Kernel, x: Array, out: Array, stream: Stream | None, **given: Any) -> None:
-        """Launch a collective; each block has a round for so many words of it."""
+        """Launch a collective: by words of 4 bytes, or by chunks where these would need several rounds."""
         n = min(x.size, out.size)  # of reduce_scatter that is the part; of all_gather as well
-        words = -(-n * x.dtype.itemsize // 4)
+        nbytes = n * x.dtype.itemsize
         template = {"T": x.dtype, "RANKS": self.place.ranks} | ({"S": given.pop("S")} if "S" in given else {})
-        if words:
-            kernel(*self.shape(words, stream), template, x=x, out=out, rounds=self.rounds, n=n, **self.shared, **given)
+        rounds, lanes = self.rounds, -(-nbytes // 4)
+        # All ranks must choose alike, so this depends on nothing else.
+        if kernel in CHUNKED and lanes > self.blocks * PLACES and nbytes % PIECE == 0:
+            kernel, rounds, lanes = CHUNKED[kernel], self.chunk_rounds, nbytes // PIECE
+            template["ALIGNED"] = x.address % PIECE == out.address % PIECE == 0
+        if n:
+            kernel(*self.shape(lanes, stream), template, x=x, out=out, rounds=rounds, n=n, **self.shared, **given)
 
     def pass_message(self, kernel: Kernel, words: Array, peer: int, stream: Stream | None) -> None:
         """Launch one half of a message: a kernel that sends words to a rank, or one that takes them from there."""
@@ -89,10 +96,10 @@ class PeerRanks:
                 **{"x" if is_sent else "out": words},
             )  # fmt: skip
 
-    def shape(self, words: int, stream: Stream | None) -> tuple[Stream, tuple[int, int, int], tuple[int, int, int]]:
-        """Return the stream, grid and block of a launch for so many words."""
-        threads = FEW if words <= self.blocks * FEW else PLACES
-        return stream or current_stream(), (min(self.blocks, -(-words // threads)), 1, 1), (threads, 1, 1)
+    def shape(self, lanes: int, stream: Stream | None) -> tuple[Stream, tuple[int, int, int], tuple[int, int, int]]:
+        """Return the stream, grid and block of a launch that so many threads could do at once."""
+        threads = FEW if lanes <= self.blocks * FEW else PLACES
+        return stream or current_stream(), (min(self.blocks, -(-lanes // threads)), 1, 1), (threads, 1, 1)
 
     @property
     def shared(self) -> dict[str, Any]:

@@ -45,7 +45,9 @@ class Peers:
         self.rendezvous, self.nbytes, self.device = rendezvous, nbytes, device
         self.addresses: list[int] = []
         call(lib.hipSetDevice(device.index))
-        self.own = handle(lib.hipMalloc, nbytes)
+        # What another device writes into hipMalloc's memory is seen behind the end of a kernel only, as AMD says of
+        # coarse-grained memory (rocm.docs.amd.com, HIP's coherence control); RCCL has its own uncached too.
+        self.own = handle(lib.hipExtMallocWithFlags, nbytes, lib.hipDeviceMallocUncached, detail=f"{nbytes} bytes")
         try:
             call(lib.hipMemsetD8Async(self.own, 0, nbytes, 0))
             call(lib.hipDeviceSynchronize())

@@ -77,6 +77,7 @@
   X(hipPointerGetAttributes, (hipPointerAttribute_t *, const void *))                                                  \
   X(hipEventElapsedTime, (float *, hipEvent_t, hipEvent_t))                                                            \
   X(hipDeviceGetAttribute, (int *, hipDeviceAttribute_t, int))                                                         \
+  X(hipExtMallocWithFlags, (void **, size_t, unsigned))                                                                \
   X(hipIpcGetMemHandle, (hipIpcMemHandle_t *, void *))                                                                 \
   X(hipIpcOpenMemHandle, (void **, hipIpcMemHandle_t, unsigned))                                                       \
   X(hipIpcCloseMemHandle, (void *))                                                                                    \
@@ -107,6 +108,7 @@
   X(hipEventDefault)                                                                                                   \
   X(hipEventDisableTiming)                                                                                             \
   X(hipHostMallocDefault)                                                                                              \
+  X(hipDeviceMallocUncached)                                                                                           \
   X(hipIpcMemLazyEnablePeerAccess)                                                                                     \
   X(hipMemcpyHostToDevice)                                                                                             \
   X(hipMemcpyDeviceToHost)                                                                                             \

@@ -9,6 +9,12 @@ hipError_t hipMalloc(void **pointer, size_t size) {
   return status;
 }
 
+/* All of the driver's memory is coherent between devices. */
+hipError_t hipExtMallocWithFlags(void **pointer, size_t size, unsigned int flags) {
+  (void)flags;
+  return hipMalloc(pointer, size);
+}
+
 hipError_t hipFree(void *pointer) {
   NV_ENTER();
   return pointer ? nv_done(nv.MemFree(nv_address(pointer))) : hipSuccess;

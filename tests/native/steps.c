@@ -492,6 +492,31 @@ static void verifies(const lane *l, int is_lost) {
   hiprt_step_release(eager);
 }
 
+#pragma weak hipMemAddressReserve /* HIP over NVIDIA's driver has none; there hipMalloc's memory touches */
+
+/* Two allocations that touch, and a step that writes to the end of one and the beginning of the other. */
+static void verifies_touching(const lane *l) {
+  if (!hipMemAddressReserve) return;
+  hipMemAllocationProp kind = {.type = hipMemAllocationTypePinned, .location = {.type = hipMemLocationTypeDevice}};
+  hipMemAccessDesc access = {.location = kind.location, .flags = hipMemAccessFlagsProtReadWrite};
+  hipMemGenericAllocationHandle_t pieces[2];
+  size_t each;
+  char *start;
+  CHECK(!hipMemGetAllocationGranularity(&each, &kind, hipMemAllocationGranularityMinimum));
+  CHECK(!hipMemAddressReserve((void **)&start, 2 * each, 0, 0, 0));
+  for (int i = 0; i < 2; i++)
+    CHECK(!hipMemCreate(pieces + i, each, &kind, 0) && !hipMemMap(start + i * each, each, 0, pieces[i], 0));
+  CHECK(!hipMemSetAccess(start, 2 * each, &access, 1));
+  hiprt_mismatch found;
+  hiprt_step *step = make_step(HIPRT_RUNGS, 0);
+  CHECK(!hiprt_step_begin(step, l->stream));
+  for (int i = 0; i < 2; i++) CHECK(!hiprt_fill(l->stream, (uintptr_t)start + each - 64 + i * 64, i, 4, 16));
+  CHECK(!hiprt_step_end(step, 0, 0) && !hiprt_step_verify(step, l->stream, &found, 0) && !found.differs);
+  hiprt_step_release(step);
+  for (int i = 0; i < 2; i++) CHECK(!hipMemUnmap(start + i * each, each) && !hipMemRelease(pieces[i]));
+  CHECK(!hipMemAddressFree(start, 2 * each));
+}
+
 /* A patch that HIP reports and does not make is noticed, once; then the step patches no more. */
 static void lost(const lane *l) {
   hiprt_rules rules;
@@ -717,6 +742,7 @@ int main(int argc, char **argv) {
     moves(&l);
     explanations(&l);
     verifies(&l, 0);
+    verifies_touching(&l);
     probes(&l, 0);
     pools(&l);
     arenas(&l);

@@ -49,6 +49,19 @@ with Communicator(seconds=300) as ranks:
         part = hiprt.array(np.ascontiguousarray(whole[:, ranks.part(whole.shape[1])]))
         assert ranks.all_gather(part, whole.shape[1]).numpy().tobytes() == whole.tobytes(), (turn, size, dtype)
 
+    # Large arrays go by chunks, in several rounds; that of one rank may lie where pieces of 16 bytes do not.
+    for turn in range(TURNS // 3):
+        delay(turn, mine)
+        size, dtype, start = 8 * int(chance.integers(100, 5000)), (bfloat16, np.float32)[turn % 2], (turn + mine) % 3
+        whole = hiprt.zeros(size + start, dtype)
+        x = whole[start:]
+        x.set(numbers(turn, mine, size, dtype))
+        y = numbers(turn, ranks.ranks, size, dtype)
+        got = ranks.all_reduce(x, residual=hiprt.array(y))
+        assert got.numpy().tobytes() == wanted(turn, ranks.ranks, size, dtype, y).tobytes(), (turn, size, dtype)
+        got = ranks.all_reduce(x, out=x)
+        assert got.numpy().tobytes() == wanted(turn, ranks.ranks, size, dtype).tobytes(), (turn, size, dtype)
+
     # What a step replays: the sum of ten layers, each of which doubles what came out of the one before and divides it.
     x = hiprt.zeros(300)
 
