@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from hiprt.kernels.tuning.target import Target
 
 __all__ = [
+    "MOST_MATRICES",
     "TEMPLATE",
     "WgmmaTiles",
+    "gathered_configuration",
+    "gathered_tiles_of",
+    "most_run_tiles",
     "resident_of",
     "shared_bytes",
     "tiles_of",
@@ -28,6 +32,7 @@ LOCALS = 128  # rows of the matrix that a threadgroup takes
 STEP = 64  # codes of a row that it multiplies at a time; it takes two steps in turn
 SPLITS = (1, 2, 3, 4, 6)
 COUNTERS = 4096  # tiles that can be counted where several threadgroups share each
+MOST_MATRICES = 1024  # of a stack
 LARGEST = 2**35  # elements of a matrix, whose pieces of 16 bytes have numbers of 32 bits
 
 
@@ -55,6 +60,8 @@ class StepTime(NamedTuple):
 
 # Measured on an H100 on 2026-11-27 with four matrices of a model and 128 to 4,096 rows.
 STEP_TIMES = {256: StepTime(0.75, 0.75), 128: StepTime(0.6, 1.05), 64: StepTime(0.6, 0.75)}
+# Where rows choose their matrices, the microseconds of a processor for each step of a tile, likewise.
+GATHERED_TIMES = {256: 0.75, 128: 0.525, 64: 0.375, 32: 0.26}
 STARTED, FINISHED = 3.0, 2.0  # microseconds of a launch, and of the end of a tile
 SHARED_SUMS = 3.0  # for each of the threadgroups that share a tile, where a processor holds 256 rows of tiles
 
@@ -118,12 +125,12 @@ def cost_of(product: Product, found: WgmmaTiles, processors: int) -> float:
 
 def resident_of(rows: int) -> int:
     """Return the threadgroups that a processor holds at a time."""
-    return 1 if rows == 256 else 2
+    return {256: 1, 128: 2, 64: 2, 32: 3}[rows]
 
 
 def stages_of(rows: int, bits: int) -> int:
     """Return the steps that a threadgroup has in its memory, or on their way there."""
-    return {256: 5, 128: 4, 64: 7 if bits == 4 else 5}[rows]
+    return {256: 5, 128: 4, 64: 7 if bits == 4 else 5, 32: 7 if bits == 4 else 4}[rows]
 
 
 def shared_bytes(template: Mapping[str, Any], _: Target) -> int:
@@ -146,4 +153,41 @@ def wgmma_configuration(product: Product, found: WgmmaTiles, target: Target) -> 
     units = tiles_of(product, found.rows) * found.split
     grid = (min(units, target.compute_units * resident_of(found.rows)), 1, 1)
     template = dict(zip(TEMPLATE, (*found, stages_of(found.rows, product.bits))))
+    return Configuration(grid, (THREADS, 1, 1), template)
+
+
+def gathered_tiles_of(product: Product, stack: int, target: Target) -> int | None:
+    """Return the rows of a tile where each row of x chooses its matrix of a stack; None where the kernel takes none.
+
+    The product is that of one matrix with all rows. Those that have one matrix share tiles.
+    """
+    if "wgmma" not in target.features or not takes_stack(product, stack):
+        return None
+    each = product.batch / stack
+    return min(GATHERED_TIMES, key=lambda rows: max(1.0, each / rows + 0.5) * GATHERED_TIMES[rows])
+
+
+def takes_stack(product: Product, stack: int) -> bool:
+    """Whether the kernel serves rows that choose their matrices of a stack."""
+    return 1 <= stack <= MOST_MATRICES and takes_wgmma(product) and stack * product.rows * product.width < LARGEST
+
+
+def most_run_tiles(count: int, stack: int, rows: int) -> int:
+    """Return the most tiles of rows that each name a matrix of a stack, or none, where no two matrices share a tile."""
+    return count // rows + min(count, stack + 1)
+
+
+def gathered_configuration(product: Product, stack: int, rows: int, target: Target) -> Configuration:
+    """Return the launch of the kernel where rows choose their matrices.
+
+    Raises
+    ------
+    ValueError
+        The tiles do not fit the product.
+    """
+    if not takes_stack(product, stack) or rows not in GATHERED_TIMES:
+        raise ValueError(f"gather_qmm: tiles of {rows} rows do not fit {product} with each of {stack} matrices")
+    units = most_run_tiles(product.batch, stack, rows) * tiles_of(product._replace(batch=1), rows)
+    grid = (min(units, target.compute_units * resident_of(rows)), 1, 1)
+    template = dict(zip(TEMPLATE, (rows, 1, stages_of(rows, product.bits))))
     return Configuration(grid, (THREADS, 1, 1), template)

@@ -13,6 +13,7 @@ from hiprt import Array, array, kernels
 from hiprt.bench.engine.matrix import Matrix, Quantized, Rows, cut_part
 from hiprt.distributed import Communicator
 from hiprt.kernels.ops.quantized.formats import Format
+from hiprt.kernels.ops.quantized.gather_product import gather_product
 from hiprt.kernels.ops.quantized.product import product, rows_alike
 
 __all__ = ["Linear", "gated", "joined", "split"]
@@ -141,7 +142,7 @@ class Linear:
             return self.ranks.all_reduce(product, residual=residual)
         return product if residual is None else kernels.add(residual, product)
 
-    def gather(self, x: Array, indices: Array) -> Array:
+    def gather(self, x: Array, indices: Array, *, is_gate: bool = False) -> Array:
         """Multiply the vectors of each token with the matrices that the token has chosen from a stack.
 
         Parameters
@@ -149,11 +150,20 @@ class Linear:
         x : Array, shape (n, k, columns) or (n, 1, columns)
             One vector for each choice, or one for all choices.
         indices : Array of int32, shape (n, k)
+        is_gate : bool
+            Whether the first half of the rows of each matrix gates the second: ``silu(first) * second``.
 
         Returns
         -------
-        Array, shape (n, k, rows)
+        Array, shape (n, k, rows), or (n, k, rows / 2) for a gate
         """
+        if self.is_fusable:
+            return gather_product(x, *self.codes, indices, **self.form, swiglu=is_gate)
+        y = self.gathered(x, indices)
+        return gated(y) if is_gate else y
+
+    def gathered(self, x: Array, indices: Array) -> Array:
+        """Do what `gather` does without a gate, for every format."""
         n, k = indices.shape
         rows = self.weight.shape[-2]
         if self.scales is None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hiprt import Array, kernels
 from hiprt.bench.engine.models.config import Config, Mixture
-from hiprt.bench.engine.models.linear import Linear, gated
+from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.engine.models.weights import ROUTER_BITS, Part, Weights
 
 __all__ = ["Moe"]
@@ -73,7 +73,7 @@ class Moe:
         routes = self.router(normed)
         logits = kernels.contiguous(routes[:, : mixture.experts])
         chosen, shares = kernels.moe_route(logits, mixture.chosen, normalize=mixture.is_normalized)
-        inner = gated(self.gate_up.gather(normed.reshape(rows, 1, -1), chosen))
+        inner = self.gate_up.gather(normed.reshape(rows, 1, -1), chosen, is_gate=True)
         answers = self.down.gather(inner, chosen)
         if self.shared is None:
             return self.down.added(kernels.moe_combine(answers, shares), x)

@@ -25,6 +25,7 @@ from hiprt.kernels.ops.quantized.formats import (
     format_of,
     listed,
 )
+from hiprt.kernels.ops.quantized.gathered_tiles import GatheredPlan, gathered_plan
 from hiprt.kernels.ops.quantized.wgmma_tiles import wgmma_plan
 from hiprt.kernels.ops.reduction.sort import argsort
 from hiprt.kernels.tuning.choices import Run, choose
@@ -284,12 +285,35 @@ def gather_qmm(
     for shape, count, indices in zip(shapes, counts, (lhs_indices, rhs_indices)):
         sides.append(side_of(shape, full, count, indices, stream))
     lines, right = x.shape[-2], sides[1]
+    plan = plan_of(given, lines, size_of(full), sides[0], right, False, target_of(stream))
+    if plan is not None and right.indices is not None and given.biases is not None:
+        shape = (*full, lines, given.columns)
+        operands = {"x": given.x, "w": given.w, "scales": given.scales, "biases": given.biases}
+        out = result(op, out, shape, given.x.dtype, stream, {**operands, "rhs_indices": right.indices})
+        if not out.address % 16:
+            plan.run(stream, out, indices=right.indices, **operands)
+            return out
     table = target_of(stream).table
     in_runs, order = sorted_indices or lines > table.untiled_rows, None
     is_sortable = given.has_tiles and not in_runs and lines == 1
     if is_sortable and right.indices is not None and is_worth_sorting(right, size_of(full), table):
         in_runs, order = True, argsort(right.indices.reshape(-1), stream=stream)
     return multiply(op, given, full, lines, sides[0], right, stream, out, in_runs=in_runs, order=order)
+
+
+def plan_of(
+    given: Operands, lines: int, count: int, left: Side, right: Side, is_gated: bool, target: Target
+) -> GatheredPlan | None:
+    """Return the plan of Hopper's tiles for vectors that choose matrices; None where other kernels are to be taken."""
+    is_affine = given.is_packed and given.biases is not None
+    is_chosen = right.indices is not None and left.indices is None and lines == 1
+    # Each vector is that of `left.divisor` choices in turn, and each choice has an index of its own.
+    is_each = right.divisor == 1 and left.divisor * left.modulus == count
+    is_served = is_affine and is_chosen and is_each and is_worth_sorting(right, count, target.table)
+    if "wgmma" not in target.features or not is_served:
+        return None
+    product = Product(given.w.shape[-2], given.x.shape[-1], count, given.form.group_size, given.form.bits, is_gated)
+    return gathered_plan(product, right.count, left.divisor, given.x.dtype, target)
 
 
 def is_worth_sorting(right: Side, count: int, table: Table) -> bool:

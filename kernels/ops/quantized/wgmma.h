@@ -34,6 +34,7 @@ HIPRT_INLINE void hold_registers(float (&values)[N]) {
 #define HIPRT_SUMS_32(i) HIPRT_SUMS_16(i), HIPRT_SUMS_16((i) + 16)
 #define HIPRT_SUMS_64(i) HIPRT_SUMS_32(i), HIPRT_SUMS_32((i) + 32)
 #define HIPRT_SUMS_128(i) HIPRT_SUMS_64(i), HIPRT_SUMS_64((i) + 64)
+#define HIPRT_NAMES_16 HIPRT_NAMES("") "%10,%11,%12,%13,%14,%15"
 #define HIPRT_NAMES_32 HIPRT_NAMES("") HIPRT_NAMES("1") HIPRT_NAMES("2") "%30,%31"
 #define HIPRT_NAMES_64 \
   HIPRT_NAMES("") HIPRT_NAMES("1") HIPRT_NAMES("2") HIPRT_NAMES("3") HIPRT_NAMES("4") HIPRT_NAMES("5") "%60,%61,%62,%63"
@@ -49,6 +50,8 @@ HIPRT_INLINE void hold_registers(float (&values)[N]) {
         : HIPRT_SUMS_##count(0)                                                                                        \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(lines));                                                   \
   }
+HIPRT_WGMMA("32", 16, bfloat16_t, "bf16", "16", "17", "18", "19", "20")
+HIPRT_WGMMA("32", 16, half, "f16", "16", "17", "18", "19", "20")
 HIPRT_WGMMA("64", 32, bfloat16_t, "bf16", "32", "33", "34", "35", "36")
 HIPRT_WGMMA("64", 32, half, "f16", "32", "33", "34", "35", "36")
 HIPRT_WGMMA("128", 64, bfloat16_t, "bf16", "64", "65", "66", "67", "68")
@@ -59,6 +62,7 @@ HIPRT_WGMMA("256", 128, half, "f16", "128", "129", "130", "131", "132")
 #undef HIPRT_NAMES_128
 #undef HIPRT_NAMES_64
 #undef HIPRT_NAMES_32
+#undef HIPRT_NAMES_16
 #undef HIPRT_NAMES
 #undef HIPRT_SUMS_128
 #undef HIPRT_SUMS_64

@@ -5,11 +5,14 @@
 // their way, across the tiles that a threadgroup takes in turn.
 //
 // SPLIT threadgroups share the steps of a tile. The last of them to come adds up their sums, in the steps' order.
+//
+// Where the vectors are GATHERED, each tile multiplies with a matrix of its own of a stack, and `order` says which row of the
+// result each of its rows is, as run_tiles.hip writes it; `sharing` neighbours of these rows have one vector.
 constexpr uint STEP = 64, THREADS = 256;
 constexpr uint LOCALS = 128, OUTPUTS = GATED ? 64 : LOCALS;  // rows of the matrix, and columns of the result, of a tile
 constexpr uint LINES = ROWS * 128, LINE = STEP * BITS / 8, STAGE = LINES + LOCALS * LINE;  // bytes; LINE: of a row's codes
 constexpr uint OWN = ROWS * 8 / THREADS, OWN_CODES = LOCALS * LINE / 16 / THREADS;  // pieces that a thread brings each step
-constexpr uint SUMS = ROWS / 2, BLOCKS = ROWS / 8;
+constexpr uint SUMS = ROWS / 2, BLOCKS = ROWS / 8, CHUNK = ROWS < 64 ? ROWS : 64;
 constexpr uint GROUPS = GROUP < 64 ? 2 : 1;  // in a step
 constexpr uint NONE = 0xffffffffu;
 // With a code in the low bits of its halves, MAGIC is two numbers; plus LESS they are the codes.
@@ -23,19 +26,26 @@ threadgroup uint answer;
 const uint index = thread_index_in_threadgroup, lane = index % 32, g = lane / 4, t = lane % 4;
 const uint team = index / 128, member = index / 32 % 4;
 const uint ring = (in_shared(held) + 1023u) / 1024 * 1024, staged = ring + STAGES * STAGE;
-const uint row_tiles = (count + ROWS - 1) / ROWS, tiles = (columns + OUTPUTS - 1) / OUTPUTS * row_tiles;
+begin_next();
+wait_for_inputs();
+
+// What the kernel before this one writes is loaded in its place: a compiler takes it for constant, and would load it sooner.
+const uint row_tiles = GATHERED ? load_now(matrices) : (count + ROWS - 1) / ROWS;
+const uint tiles = (columns + OUTPUTS - 1) / OUTPUTS * row_tiles;
 const uint units = tiles * SPLIT, doubles = width / (2 * STEP);
 const auto first_of = [&](uint unit) { return doubles * (unit % SPLIT) / SPLIT * 2; };
 const auto end_of = [&](uint unit) { return doubles * (unit % SPLIT + 1) / SPLIT * 2; };
 const auto row_of = [&](uint unit) { return unit / SPLIT % row_tiles * ROWS; };
 const auto column_of = [&](uint unit) { return unit / SPLIT / row_tiles * OUTPUTS; };
-// The matrix's row of a tile's 128; NONE where the tile is not so wide.
-const auto matrix_row = [&](uint column, uint local) {
+// The row of the result for a row of tiles; NONE where there is none.
+const auto result_row = [&](uint row) { return GATHERED ? load_now(order + row) : row < count ? row : NONE; };
+const auto matrix_of = [&](uint unit) { return GATHERED ? load_now(matrices + 1 + unit / SPLIT % row_tiles) : 0u; };
+// The matrix's row of a tile's 128; NONE where the tile is not so wide. What a matrix that does not exist would give is not used.
+const auto matrix_row = [&](uint matrix, uint column, uint local) {
   column += local % OUTPUTS;
-  return column < columns ? column + local / OUTPUTS * columns : NONE;
+  const uint before = GATHERED ? min(matrix, count - 1) * (LOCALS / OUTPUTS * columns) : 0;
+  return column < columns ? before + column + local / OUTPUTS * columns : NONE;
 };
-begin_next();
-wait_for_inputs();
 
 // Steps on their way. What is not there is not brought: nothing that counts is made of it.
 const uint place = (index % 8 ^ index / 8 % 8) * 16 + index / 8 * 128;
@@ -46,12 +56,13 @@ const auto aim = [&]() {
   next_step = first_of(next_unit), next_end = end_of(next_unit);
 #pragma unroll
   for (uint i = 0; i < OWN; i++) {
-    const uint row = row_of(next_unit) + index / 8 + i * 32;
-    lines[i] = row < count ? row * (width / 8) + index % 8 : NONE;
+    const uint row = result_row(row_of(next_unit) + index / 8 + i * 32);
+    lines[i] = row != NONE ? (GATHERED ? row / sharing : row) * (width / 8) + index % 8 : NONE;
   }
+  const uint matrix = matrix_of(next_unit);
 #pragma unroll
   for (uint i = 0; i < OWN_CODES; i++) {
-    const uint at = (index + i * THREADS) * 16, row = matrix_row(column_of(next_unit), at / LINE);
+    const uint at = (index + i * THREADS) * 16, row = matrix_row(matrix, column_of(next_unit), at / LINE);
     codes[i] = row != NONE ? row * (width / 128 * BITS) + at % LINE / 16 : NONE;
   }
 };
@@ -114,23 +125,21 @@ uint slot = 0;
 #pragma unroll 1
 for (uint unit = threadgroup_position_in_grid.x; unit < units; unit += threadgroups_per_grid.x) {
   const uint column = column_of(unit), row = row_of(unit), begin = first_of(unit), end = end_of(unit);
+  const uint matrix = matrix_of(unit);
   float sums[SUMS] = {};
-  const device ushort* scale_from[2];
-  const device ushort* bias_from[2];
+  uint scales_at[2];
 #pragma unroll
   for (uint i = 0; i < 2; i++) {
-    const uint found = matrix_row(column, team * 64 + member * 16 + i * 8 + g);
-    const size_t from = size_t(found != NONE ? found : 0) * (width / GROUP);
-    scale_from[i] = (const device ushort*)scales + from;
-    bias_from[i] = (const device ushort*)biases + from;
+    const uint found = matrix_row(matrix, column, team * 64 + member * 16 + i * 8 + g);
+    scales_at[i] = (found != NONE ? found : 0) * (width / GROUP);
   }
   const auto fetch_scales = [&](uint step) {
 #pragma unroll
     for (uint i = 0; i < 2; i++) {
 #pragma unroll
       for (uint j = 0; j < GROUPS; j++) {
-        scale[i][j] = scale_from[i][step * STEP / GROUP + j];
-        bias[i][j] = bias_from[i][step * STEP / GROUP + j];
+        scale[i][j] = ((const device ushort*)scales)[scales_at[i] + step * STEP / GROUP + j];
+        bias[i][j] = ((const device ushort*)biases)[scales_at[i] + step * STEP / GROUP + j];
       }
     }
   };
@@ -179,19 +188,19 @@ for (uint unit = threadgroup_position_in_grid.x; unit < units; unit += threadgro
     }
     if (!arrives_last(arrived + unit / SPLIT, SPLIT, index, &answer)) continue;
   }
-  // 64 vectors of the result at a time, so that neighbours in memory are written together.
+  // Up to 64 vectors of the result at a time, so that neighbours in memory are written together.
 #pragma unroll
-  for (uint chunk = 0; chunk < ROWS / 64; chunk++) {
+  for (uint chunk = 0; chunk < ROWS / CHUNK; chunk++) {
     const auto meet = [&]() {
       if (GATED) threadgroup_barrier(mem_flags::mem_threadgroup);
       else team_barrier(team);
     };
-    float whole[32];
+    float whole[CHUNK / 2];
 #pragma unroll
-    for (uint i = 0; i < 32; i++) whole[i] = SPLIT > 1 ? 0.0f : sums[chunk * 32 + i];
+    for (uint i = 0; i < CHUNK / 2; i++) whole[i] = SPLIT > 1 ? 0.0f : sums[chunk * 32 + i];
 #pragma unroll
-    for (uint i = 0; i < (SPLIT > 1 ? 8 * SPLIT : 0); i++) {
-      const uint part = i / 8, block = i % 8;
+    for (uint i = 0; i < (SPLIT > 1 ? CHUNK / 8 * SPLIT : 0); i++) {
+      const uint part = i / (CHUNK / 8), block = i % (CHUNK / 8);
       piece share = {};
       if (part != unit % SPLIT) share = load_now(shares + (part * BLOCKS + chunk * 8 + block) * THREADS);
 #pragma unroll
@@ -202,7 +211,7 @@ for (uint unit = threadgroup_position_in_grid.x; unit < units; unit += threadgro
     }
     meet();
 #pragma unroll
-    for (uint j = 0; j < 8; j += 2) {
+    for (uint j = 0; j < CHUNK / 8; j += 2) {
       const float* const from = whole + j * 4;
       const uint line = (j + lane / 16) * 8 + lane % 8, turned = (member * 2 + lane / 8 % 2 ^ line % 8) * 16;
       store_turned(staged + (team * 64 + line) * 128 + turned, pair_of(from[0], from[1], T(0.0f)),
@@ -211,12 +220,12 @@ for (uint unit = threadgroup_position_in_grid.x; unit < units; unit += threadgro
     meet();
     constexpr uint TOGETHER = GATED ? THREADS : 128;
 #pragma unroll
-    for (uint i = 0; i < 64 * 8 / TOGETHER; i++) {
-      const uint line = (index % TOGETHER + i * TOGETHER) / 8, m = row + chunk * 64 + line;
+    for (uint i = 0; i < CHUNK * 8 / TOGETHER; i++) {
+      const uint line = (index % TOGETHER + i * TOGETHER) / 8, m = result_row(row + chunk * 64 + line);
       const uint n = column + (GATED ? 0 : team * 64) + index % 8 * 8;
       const uint from = staged + line * 128 + (index % 8 ^ line % 8) * 16;
       piece values = piece_at(from + (GATED ? 0 : team * 8192));
-      if (m >= count || n >= columns) continue;
+      if (m == NONE || n >= columns) continue;
       if (GATED) {
         const piece gated = piece_at(from + 8192);
 #pragma unroll
@@ -226,6 +235,7 @@ for (uint unit = threadgroup_position_in_grid.x; unit < units; unit += threadgro
                                      high / (1.0f + exp(-high)) * high_of<T>(gated.values[e]), T(0.0f));
         }
       }
+      if (GATHERED && matrix >= count) values = piece{};
       if (ADDED) {
         const piece added = load_now((const device piece*)(residual + size_t(m) * columns + n));
 #pragma unroll

@@ -25,18 +25,34 @@ from hiprt.kernels.tuning.wgmma_tiles import (
 from hiprt.objects import Planned
 from hiprt.stream import Stream
 
-__all__ = ["WgmmaPlan", "wgmma_plan"]
+__all__ = ["KERNEL", "WgmmaPlan", "wgmma_plan"]
 
 FLOAT32 = np.dtype(np.float32)
 
 # This body uses Hopper's matrix instructions, so it is not in the dialect.
 KERNEL = Kernel(
     "quantized_wgmma",
-    inputs={"x": "T", "weight": "uint", "scales": "T", "biases": "T", "residual": "T"},
+    inputs={
+        "x": "T",
+        "weight": "uint",
+        "scales": "T",
+        "biases": "T",
+        "residual": "T",
+        "order": "uint",
+        "matrices": "uint",
+    },
     updates={"arrived": "uint", "parts": "float"},
     outputs={"out": "T"},
-    scalars={"columns": "uint", "width": "uint", "count": "uint"},
-    template={"T": "dtype", "GROUP": "int", "BITS": "int", **TEMPLATE, "ADDED": "bool", "GATED": "bool"},
+    scalars={"columns": "uint", "width": "uint", "count": "uint", "sharing": "uint"},
+    template={
+        "T": "dtype",
+        "GROUP": "int",
+        "BITS": "int",
+        **TEMPLATE,
+        "ADDED": "bool",
+        "GATED": "bool",
+        "GATHERED": "bool",
+    },
     headers=("quantized/wgmma.h",),
     threads=256,
     resident=lambda template: resident_of(template["ROWS"]),
@@ -74,7 +90,7 @@ class WgmmaPlan(NamedTuple):
         given["residual"] = x if residual is None else residual
         given["arrived"] = out if self.parts is None else arrivals(stream)
         given["parts"] = out if self.parts is None else make(self.parts, FLOAT32, stream)
-        self.launch(stream, out=out, **given)
+        self.launch(stream, out=out, order=w, matrices=w, **given)
 
 
 @Planned
@@ -93,7 +109,7 @@ def wgmma_plan(
         return None
     configuration = wgmma_configuration(product, tiles, target)
     kinds = {"T": dtype, "GROUP": product.group, "BITS": product.bits}
-    parts = {"ADDED": is_added, "GATED": product.is_gated}
+    parts = {"ADDED": is_added, "GATED": product.is_gated, "GATHERED": False}
     launch = Launch(
         KERNEL,
         configuration.grid,
@@ -102,6 +118,7 @@ def wgmma_plan(
         columns=product.rows // 2 if product.is_gated else product.rows,
         width=product.width,
         count=product.batch,
+        sharing=1,
     )
     shape = (tiles_of(product, tiles.rows), tiles.split, tiles.rows, 128)
     return WgmmaPlan(launch, shape if tiles.split > 1 else None)
