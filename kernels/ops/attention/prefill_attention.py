@@ -13,7 +13,8 @@ from hiprt.kernels.lang.instances import FLOATS
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
 from hiprt.kernels.lang.operands import aligned, floating
-from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, grouped_heads
+from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, GroupedHeads, grouped_heads
+from hiprt.kernels.ops.attention.wgmma_attention import wgmma_attention
 from hiprt.kernels.tuning.table import DEFAULT, Table
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
@@ -98,7 +99,8 @@ def prefill_attention(
 
     Notes
     -----
-    Tiles of keys with a running maximum: Dao et al., "FlashAttention", 2022.
+    Tiles of keys with a running maximum: Dao et al., "FlashAttention", 2022. Shares made beside matrix instructions, on
+    Hopper: Shah et al., "FlashAttention-3", 2024.
     """
     stream = stream or current_stream()
     plan = plan_of(q, keys, values, position, gate, scale, target_of(stream))
@@ -114,8 +116,14 @@ def plan_of(q: Form, keys: Form, values: Form, position: Form, gate: Form | None
     call = grouped_heads(op, q, keys, values, position, gate, ((),))
     if call.heads > LARGEST_GRID_YZ:
         raise ValueError(f"{op}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} heads fit a launch")
-    tile = tile_rows(q.dtype, call.width, target.table, takes_loops=target.takes_loops)
+    launch = wgmma_attention(call, q.dtype, scale, target) or tile_attention(call, q.dtype, scale, target)
+    return Plan(op, q.shape, q.dtype, launch)
+
+
+def tile_attention(call: GroupedHeads, dtype: np.dtype[Any], scale: float, target: Target) -> Launch:
+    """Return the launch of the kernel that serves every target."""
+    tile = tile_rows(dtype, call.width, target.table, takes_loops=target.takes_loops)
     grid = (-(-call.rows // tile), call.heads, 1)
     threads = (1 if target.takes_loops else tile // WAVE_ROWS * 32, 1, 1)
-    template = {"T": q.dtype, "WIDTH": call.width, "ROWS": tile}
-    return Plan(op, q.shape, q.dtype, Launch(KERNEL, grid, threads, template, rows=call.rows, **call.sizes(scale)))
+    template = {"T": dtype, "WIDTH": call.width, "ROWS": tile}
+    return Launch(KERNEL, grid, threads, template, rows=call.rows, **call.sizes(scale))
