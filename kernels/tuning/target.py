@@ -37,9 +37,9 @@ class Target:
     features : frozenset of str
         The features that plans choose by: ``arrivals`` (the last threadgroup of a launch to finish may read what the
         others wrote), ``matrix`` (kernels of matrix instructions run here), ``bulk_copies``
-        (kernels that copy from global to threadgroup memory in bulk run here), ``wgmma`` (kernels of Hopper's matrix
-        instructions run here), ``dots`` (kernels of integer dot instructions run here) and ``blocks`` (kernels of AMD's
-        matrix instructions run here).
+        (kernels that copy from global to threadgroup memory in bulk run here), ``streams`` (attention has rows on their
+        way to threadgroup memory here), ``wgmma`` (kernels of Hopper's matrix instructions run here), ``dots`` (kernels
+        of integer dot instructions run here) and ``blocks`` (kernels of AMD's matrix instructions run here).
     takes_loops : bool
         Whether kernels take their branch of plain loops, for a processor without lanes.
     is_generic : bool

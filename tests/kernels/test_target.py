@@ -46,7 +46,7 @@ def test_no_plan_reads_an_architectures_name(root):
 @pytest.mark.parametrize(
     ("arch", "family", "features"),
     [
-        ("sm_90", nvidia, {"arrivals", "matrix", "bulk_copies", "wgmma"}),
+        ("sm_90", nvidia, {"arrivals", "matrix", "bulk_copies", "streams", "wgmma"}),
         ("sm_80", nvidia, {"arrivals", "matrix"}),
         ("gfx942", amd, {"arrivals", "dots", "blocks"}),
         ("gfx1201", amd, {"arrivals", "dots", "blocks"}),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hiprt.array import Array, Form, make
+from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch
@@ -14,6 +15,7 @@ from hiprt.kernels.lang.operands import FLOAT32, floating, result
 from hiprt.kernels.ops.arrivals import COUNTERS, arrivals
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, GroupedHeads, grouped_heads
 from hiprt.kernels.tuning.choices import Run, choose
+from hiprt.kernels.tuning.streams import TEMPLATE, Streams, resident_of, shared_bytes, streams_of, threads_of
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
@@ -36,6 +38,22 @@ KERNEL = Kernel(
     headers=HEADERS,
     ahead=("position",),
     instances=each(WIDTH=HEAD_WIDTHS, HEADS=lambda _, loops: (1,) if loops else DEFAULT.attention_heads),
+)
+STREAMED_HEADERS = (*HEADERS, "attention/fragments.h", "attention/streamed_rows.h")
+# This body asks for rows by instructions of NVIDIA's, so it is not in the dialect.
+STREAMED = Kernel(
+    "streamed_attention",
+    inputs=INPUTS,
+    updates={"arrived": "uint", "parts": "float"},
+    outputs={"out": "T"},
+    scalars={**SIZES, "own_caches": "uint", "splits": "uint", "is_counted": "uint"},
+    template={"T": "dtype", "WIDTH": "int", **TEMPLATE},
+    headers=STREAMED_HEADERS,
+    threads=threads_of,
+    resident=resident_of,
+    ahead=("position",),
+    shared=shared_bytes,
+    source=(OPS / "attention/streamed_attention.hip").read_text(),
 )
 COMBINE = Kernel(
     "attention/attention_combine",
@@ -177,12 +195,14 @@ def plan_of(
     if call.rows > LARGEST_GRID_YZ:
         raise ValueError(f"{OP}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
 
+    streams = streams_of(call, q.dtype, target)
+
     def made(shares: Shares) -> AttentionPlan:
         attend = Launch(
-            KERNEL,
+            KERNEL if streams is None else STREAMED,
             (call.heads // shares.heads, shares.splits, call.rows),
-            (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1),
-            {"T": q.dtype, "WIDTH": call.width, "HEADS": shares.heads},
+            (threads_in(streams, target), 1, 1),
+            {"T": q.dtype, "WIDTH": call.width, **template_of(shares, streams)},
             own_caches=call.own_caches,
             splits=shares.splits,
             is_counted=shares.is_counted,
@@ -191,12 +211,29 @@ def plan_of(
         combine = None if shares.is_whole else combine_launch(shares.parts, q.dtype, call.gate_stride, call.is_gated)
         return AttentionPlan(attend, shares, combine)
 
+    if streams is not None:
+        return made(shared_out(call, streams.heads, streams.splits, target))
+
     def run(shares: Shares) -> Run:
         plan = made(shares)
         return lambda stream, given: plan.run(stream, None, **without_gaps(given, "q"))
 
     operands = {"q": q, "keys": keys, "values": values, "position": position, "gate": gate}
     return made(choose(target, name_of(OP, call, q.dtype), shares_of(call, target), operands, run))
+
+
+def threads_in(streams: Streams | None, target: Target) -> int:
+    """Return the threads of a threadgroup, with streams or without."""
+    if streams is None:
+        return 1 if target.takes_loops else SIMDGROUPS * 32
+    return streams.simdgroups * 32
+
+
+def template_of(shares: Shares, streams: Streams | None) -> dict[str, int]:
+    """Return the template parameters that say how heads are shared out, with streams or without."""
+    if streams is None:
+        return {"HEADS": shares.heads}
+    return {"HEADS": shares.heads, "SIMDGROUPS": streams.simdgroups, "STAGES": streams.stages}
 
 
 def without_gaps(given: dict[str, Any], name: str) -> dict[str, Any]:
@@ -218,19 +255,16 @@ def shares_of(call: GroupedHeads, target: Target) -> list[Shares]:
     """
     sizes = (1,) if target.takes_loops else target.table.attention_heads
     heads = next(size for size in sizes if call.repeat % size == 0)
-    groups = call.heads // heads * call.rows
     rule = splits_of(target, call.capacity, call.heads // heads * call.alone)
     most = -(-call.capacity // SHORTEST_PART)
     others = [splits for splits in (rule // 2, 2 * rule) if 1 < splits <= most] if rule > 1 else []
-    return [
-        Shares(
-            heads,
-            splits,
-            (call.rows, call.heads, splits, call.width + 2),
-            splits > 1 and "arrivals" in target.features and groups <= COUNTERS,
-        )
-        for splits in (rule, *others)
-    ]
+    return [shared_out(call, heads, splits, target) for splits in (rule, *others)]
+
+
+def shared_out(call: GroupedHeads, heads: int, splits: int, target: Target) -> Shares:
+    """Return the shares of threadgroups that take so many heads each, with so many that share the positions."""
+    can_count = "arrivals" in target.features and call.heads // heads * call.rows <= COUNTERS
+    return Shares(heads, splits, (call.rows, call.heads, splits, call.width + 2), splits > 1 and can_count)
 
 
 def splits_of(target: Target, capacity: int, groups: int) -> int:

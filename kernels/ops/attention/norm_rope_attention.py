@@ -5,24 +5,29 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hiprt.array import Array, Form
+from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.attention.attention import (
     HEADERS,
-    SIMDGROUPS,
+    STREAMED_HEADERS,
     Shares,
     attention,
     combine_launch,
     name_of,
+    shared_out,
     shares_of,
+    template_of,
+    threads_in,
     without_gaps,
 )
 from hiprt.kernels.ops.attention.frequencies import UINT64, device_frequencies
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, SIZES, grouped_heads
 from hiprt.kernels.ops.attention.norm_rope_write import heads_of, norm_rope_write
 from hiprt.kernels.tuning.choices import Run, choose
+from hiprt.kernels.tuning.streams import TEMPLATE, resident_of, shared_bytes, streams_of, threads_of
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
@@ -32,25 +37,45 @@ from hiprt.stream import Stream, current_stream
 __all__ = ["norm_rope_attention"]
 
 OP = "norm_rope_attention"
+TURNED_HEADERS = ("attention/cos_sin.h", "attention/turned_head.h")
+INPUTS = {"x": "T", "q_norm": "T", "k_norm": "T", "position": "int", "frequencies": "ulong", "gate": "T"}
+UPDATES = {"keys": "T", "values": "T", "arrived": "uint", "parts": "float"}
+SCALARS = {
+    **SIZES,
+    "splits": "uint",
+    "is_counted": "uint",
+    "own_caches": "uint",
+    "columns": "uint",
+    "dims": "uint",
+    "is_normed": "uint",
+    "eps": "float",
+}
+AHEAD = ("q_norm", "k_norm", "position", "frequencies")
 KERNEL = Kernel(
     "attention/norm_rope_attention",
-    inputs={"x": "T", "q_norm": "T", "k_norm": "T", "position": "int", "frequencies": "ulong", "gate": "T"},
-    updates={"keys": "T", "values": "T", "arrived": "uint", "parts": "float"},
+    inputs=INPUTS,
+    updates=UPDATES,
     outputs={"out": "T"},
-    scalars={
-        **SIZES,
-        "splits": "uint",
-        "is_counted": "uint",
-        "own_caches": "uint",
-        "columns": "uint",
-        "dims": "uint",
-        "is_normed": "uint",
-        "eps": "float",
-    },
+    scalars=SCALARS,
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
-    headers=("attention/cos_sin.h", "attention/turned_head.h", *HEADERS),
-    ahead=("q_norm", "k_norm", "position", "frequencies"),
+    headers=(*TURNED_HEADERS, *HEADERS),
+    ahead=AHEAD,
     instances=each(WIDTH=HEAD_WIDTHS, HEADS=lambda _, loops: (1,) if loops else DEFAULT.attention_heads),
+)
+# This body asks for rows by instructions of NVIDIA's, and for those of a cache before its inputs are there.
+STREAMED = Kernel(
+    "norm_rope_streamed_attention",
+    inputs=INPUTS,
+    updates=UPDATES,
+    outputs={"out": "T"},
+    scalars=SCALARS,
+    template={"T": "dtype", "WIDTH": "int", **TEMPLATE},
+    headers=(*TURNED_HEADERS, *STREAMED_HEADERS),
+    threads=threads_of,
+    resident=resident_of,
+    ahead=(*AHEAD, "keys", "values"),
+    shared=shared_bytes,
+    source=(OPS / "attention/norm_rope_streamed_attention.hip").read_text(),
 )
 
 
@@ -164,14 +189,14 @@ def plan_of(
     shape = made.rows, heads, made.width
     query = Form(shape, None, qkv.dtype, True, made.rows * heads * made.width)
     call = grouped_heads(OP, query, keys, values, position, gate, ((), (made.rows,)))
-    loops = target.takes_loops
+    streams = streams_of(call, qkv.dtype, target)
 
     def joined(shares: Shares) -> JoinedPlan:
         attend = Launch(
-            KERNEL,
-            (heads // (call.repeat if loops else shares.heads), shares.splits, made.rows),
-            (1 if loops else SIMDGROUPS * 32, 1, 1),
-            {"T": qkv.dtype, "WIDTH": made.width, "HEADS": shares.heads},
+            KERNEL if streams is None else STREAMED,
+            (heads // (call.repeat if target.takes_loops else shares.heads), shares.splits, made.rows),
+            (threads_in(streams, target), 1, 1),
+            {"T": qkv.dtype, "WIDTH": made.width, **template_of(shares, streams)},
             splits=shares.splits,
             is_counted=shares.is_counted,
             own_caches=call.own_caches,
@@ -183,6 +208,9 @@ def plan_of(
         )
         combine = None if shares.is_whole else combine_launch(shares.parts, qkv.dtype, call.gate_stride, call.is_gated)
         return JoinedPlan(attend, shape, shares, combine)
+
+    if streams is not None:
+        return joined(shared_out(call, streams.heads, streams.splits, target))
 
     def run(shares: Shares) -> Run:
         plan = joined(shares)

@@ -64,10 +64,10 @@ def serves(arch: str) -> bool:
 def features(arch: str) -> frozenset[str]:
     """Return the features of a compute capability, by which plans choose.
 
-    The kernels of matrix instructions serve every capability from 8.0; those of bulk copies were measured on 9.0 alone,
-    and the instructions of ``wgmma`` exist nowhere else.
+    The kernels of matrix instructions serve every capability from 8.0; those of bulk copies and of streams were
+    measured on 9.0 alone, and the instructions of ``wgmma`` exist nowhere else.
     """
-    return frozenset({"arrivals", "matrix"} | ({"bulk_copies", "wgmma"} if arch == "sm_90" else set()))
+    return frozenset({"arrivals", "matrix"} | ({"bulk_copies", "streams", "wgmma"} if arch == "sm_90" else set()))
 
 
 def table(_arch: str, _compute_units: int) -> Table:

@@ -1,0 +1,70 @@
+"""Streams: how the kernel of attention whose rows come through threadgroup memory shares out heads and positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from hiprt.kernels.ops.attention.grouped_heads import GroupedHeads
+    from hiprt.kernels.tuning.target import Target
+
+__all__ = ["TEMPLATE", "Streams", "resident_of", "shared_bytes", "streams_of", "threads_of"]
+
+# The template parameters that the streams give to the kernel.
+TEMPLATE = {"HEADS": "int", "SIMDGROUPS": "int", "STAGES": "int"}
+RUN = 16  # positions that a simdgroup takes at a time
+MOST_HEADS = 8  # columns of a matrix instruction
+
+
+class Streams(NamedTuple):
+    """How the kernel shares out its work.
+
+    Attributes
+    ----------
+    heads : int
+        The query heads that a threadgroup takes.
+    splits : int
+        The threadgroups that share the positions of a cache.
+    simdgroups : int
+        The simdgroups of a threadgroup, which take runs of positions in turn.
+    stages : int
+        The runs that each of them has on their way from memory.
+    """
+
+    heads: int
+    splits: int
+    simdgroups: int
+    stages: int
+
+
+# The simdgroups and stages for each width of a head.
+MEASURED = {64: (8, 3), 128: (8, 2), 256: (4, 2)}
+
+
+def streams_of(call: GroupedHeads, dtype: np.dtype[Any], target: Target) -> Streams | None:
+    """Return the streams for a call of attention; None where another kernel is to be taken."""
+    if "streams" not in target.features or dtype.itemsize != 2 or call.width not in MEASURED or not call.heads:
+        return None
+    simdgroups, stages = MEASURED[call.width]
+    heads = next(size for size in range(MOST_HEADS, 0, -1) if call.repeat % size == 0)
+    groups = max(1, call.heads // heads * call.alone)
+    most = -(-call.capacity // (RUN * simdgroups))
+    return Streams(heads, max(1, min(target.compute_units // groups, most)), simdgroups, stages)
+
+
+def threads_of(template: Mapping[str, Any]) -> int:
+    """Return the threads of a threadgroup."""
+    return 32 * int(template["SIMDGROUPS"])
+
+
+def resident_of(template: Mapping[str, Any]) -> int:
+    """Return the threadgroups that a processor should have registers for: others start beside this kernel's."""
+    return 1 if template["WIDTH"] == 256 else 2
+
+
+def shared_bytes(template: Mapping[str, Any], _: Target) -> int:
+    """Return the bytes of dynamic threadgroup memory of the kernel: keys and values of all stages."""
+    return int(template["SIMDGROUPS"] * template["STAGES"] * 2 * RUN * template["WIDTH"] * 2)
