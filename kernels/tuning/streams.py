@@ -16,7 +16,9 @@ __all__ = ["TEMPLATE", "Streams", "resident_of", "shared_bytes", "streams_of", "
 # The template parameters that the streams give to the kernel.
 TEMPLATE = {"HEADS": "int", "SIMDGROUPS": "int", "STAGES": "int"}
 RUN = 16  # positions that a simdgroup takes at a time
+TOGETHER = 2  # positions whose rows one copy brings
 MOST_HEADS = 8  # columns of a matrix instruction
+MOST_PARTS = 65536  # numbers of all parts of a cache, which the last threadgroup puts together alone
 
 
 class Streams(NamedTuple):
@@ -40,18 +42,21 @@ class Streams(NamedTuple):
     stages: int
 
 
-# The simdgroups and stages for each width of a head.
-MEASURED = {64: (8, 3), 128: (8, 2), 256: (4, 2)}
+# The simdgroups and stages for each width of a head, measured on an H200 on 2026-11-27.
+MEASURED = {64: (8, 3), 128: (8, 2), 256: (8, 1)}
+# Those for longer caches: fewer rows are asked for while the kernel before still needs the memory.
+LONG = 4096
+MEASURED_LONG = {**MEASURED, 128: (12, 1)}
 
 
 def streams_of(call: GroupedHeads, dtype: np.dtype[Any], target: Target) -> Streams | None:
     """Return the streams for a call of attention; None where another kernel is to be taken."""
     if "streams" not in target.features or dtype.itemsize != 2 or call.width not in MEASURED or not call.heads:
         return None
-    simdgroups, stages = MEASURED[call.width]
+    simdgroups, stages = (MEASURED_LONG if call.capacity > LONG else MEASURED)[call.width]
     heads = next(size for size in range(MOST_HEADS, 0, -1) if call.repeat % size == 0)
     groups = max(1, call.heads // heads * call.alone)
-    most = -(-call.capacity // (RUN * simdgroups))
+    most = min(-(-call.capacity // (RUN * simdgroups)), MOST_PARTS // (heads * call.width))
     return Streams(heads, max(1, min(target.compute_units // groups, most)), simdgroups, stages)
 
 
@@ -61,10 +66,11 @@ def threads_of(template: Mapping[str, Any]) -> int:
 
 
 def resident_of(template: Mapping[str, Any]) -> int:
-    """Return the threadgroups that a processor should have registers for: others start beside this kernel's."""
-    return 1 if template["WIDTH"] == 256 else 2
+    """Return the threadgroups for which a processor should have registers: other kernels start beside this one."""
+    return 1 if template["WIDTH"] == 256 or template["SIMDGROUPS"] > 8 else 2
 
 
 def shared_bytes(template: Mapping[str, Any], _: Target) -> int:
     """Return the bytes of dynamic threadgroup memory of the kernel: keys and values of all stages."""
-    return int(template["SIMDGROUPS"] * template["STAGES"] * 2 * RUN * template["WIDTH"] * 2)
+    copies = template["SIMDGROUPS"] * template["STAGES"] * 2 * RUN // TOGETHER
+    return int(copies * (TOGETHER * template["WIDTH"] * 2 + 16))

@@ -10,7 +10,7 @@ import hiprt
 from hiprt import graphs, kernels
 from hiprt.kernels.ops.attention.grouped_heads import GroupedHeads
 from hiprt.kernels.reference import ops as reference
-from hiprt.kernels.tuning.streams import MEASURED, Streams, resident_of, shared_bytes, streams_of
+from hiprt.kernels.tuning.streams import MEASURED, MEASURED_LONG, Streams, resident_of, shared_bytes, streams_of
 from hiprt.kernels.tuning.target import force_generic, make_target, target_of
 from hiprt.objects import Planned
 from hiprt.provider import CPU, NVIDIA
@@ -33,20 +33,22 @@ BASE, EPS = 1e4, 1e-6
         (QWEN._replace(rows=8), 4, 2),
         (QWEN._replace(rows=8, own_caches=False), 4, 16),
         (QWEN._replace(rows=99), 4, 1),
-        (QWEN._replace(heads=16, kv_heads=2, width=256), 8, 66),
+        (QWEN._replace(heads=16, kv_heads=2, width=256), 8, 32),
         (QWEN._replace(heads=16, kv_heads=1, width=64), 8, 64),
     ],
 )
 def test_threadgroups_fill_the_device(call, heads, splits):
     found = streams_of(call, BFLOAT, H200)
-    assert found == (heads, splits, *MEASURED[call.width])
+    measured = MEASURED_LONG if call.capacity > 4096 else MEASURED
+    assert found == (heads, splits, *measured[call.width])
 
 
+@pytest.mark.parametrize("measured", [MEASURED, MEASURED_LONG])
 @pytest.mark.parametrize("width", MEASURED)
-def test_threadgroups_fit_a_processor(width):
-    simdgroups, stages = MEASURED[width]
+def test_threadgroups_fit_a_processor(measured, width):
+    simdgroups, stages = measured[width]
     template = {"SIMDGROUPS": simdgroups, "STAGES": stages, "WIDTH": width}
-    made = 10 * (width + 8) * 2 + 16
+    made = 10 * (width + 8) * 2 + simdgroups * stages * 16 + 16
     assert shared_bytes(template, H200) + made <= 226 << 10
     assert resident_of(template) * simdgroups <= 16
 
@@ -100,10 +102,16 @@ def run(hosts, heads, width, gate=None, **options):
     return got, given[4], given[5]
 
 
-@pytest.mark.parametrize("dtype", [HALF, BFLOAT])
 @pytest.mark.parametrize(
-    ("heads", "pairs", "width", "splits", "simdgroups", "stages"),
-    [(4, 1, 128, 3, 2, 2), (8, 1, 64, 1, 4, 3), (2, 2, 256, 2, 1, 2), (12, 2, 64, 4, 2, 3)],
+    ("dtype", "heads", "pairs", "width", "splits", "simdgroups", "stages"),
+    [
+        (BFLOAT, 4, 1, 128, 3, 2, 2),
+        (HALF, 8, 1, 64, 1, 4, 3),
+        pytest.param(BFLOAT, 2, 2, 256, 2, 1, 1, marks=pytest.mark.wide),
+        pytest.param(HALF, 2, 2, 256, 2, 2, 1, marks=pytest.mark.wide),
+        pytest.param(HALF, 12, 2, 128, 4, 6, 1, marks=pytest.mark.wide),
+        pytest.param(BFLOAT, 12, 2, 64, 4, 8, 1, marks=pytest.mark.wide),
+    ],
 )
 def test_matches_the_reference(force, dtype, heads, pairs, width, splits, simdgroups, stages):
     """The first and the last place of a run, positions in front of the caches and behind them; NaN is not read."""
@@ -125,8 +133,7 @@ def test_matches_the_reference(force, dtype, heads, pairs, width, splits, simdgr
         assert [int(row.sum()) // (pairs * width) for row in written] == [1, 16, 17, 131, 200, 200, 200]
 
 
-@pytest.mark.parametrize("dtype", [HALF, BFLOAT])
-@pytest.mark.parametrize("width", [64, 128])
+@pytest.mark.parametrize(("dtype", "width"), [(HALF, 64), pytest.param(BFLOAT, 128, marks=pytest.mark.wide)])
 def test_attention_matches_the_reference(force, dtype, width, normal, close):
     force(3)
     heads, pairs, capacity = 10, 2, 150

@@ -5,10 +5,6 @@ namespace metal {
 #if HIPRT_TARGET_NVIDIA
 typedef uint shared_place;  // in bytes
 HIPRT_INLINE shared_place place_of(const void* from) { return in_shared(from); }
-// This copies 16 bytes while the thread goes on, or clears them where nothing is there.
-HIPRT_INLINE void copy_or_clear(shared_place to, const void* from, bool is_there) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0) : "memory");
-}
 // Four squares of 8 by 8 numbers: lane i says where line i % 8 of square i / 8 begins, and has of each square the numbers 2t
 // and 2t + 1 of line g, or TURNED of the column g, with g = lane / 4, t = lane % 4.
 template <bool TURNED>
@@ -34,8 +30,13 @@ HIPRT_INLINE uint turned_square(uint square) {
 #else
 typedef char* shared_place;
 HIPRT_INLINE shared_place place_of(void* from) { return (shared_place)from; }
-HIPRT_INLINE void copy_or_clear(shared_place to, const void* from, bool is_there) {
-  *(pack<uint, 4>*)to = is_there ? *(const pack<uint, 4>*)from : pack<uint, 4>{{0, 0, 0, 0}};
+// Where there are no bulk copies, rows are there at once.
+HIPRT_INLINE void begin_stage(shared_place, uint) {}
+HIPRT_INLINE void stages_begun() {}
+HIPRT_INLINE void expect_bytes(shared_place, uint) {}
+HIPRT_INLINE void wait_for_stage(shared_place, uint) {}
+HIPRT_INLINE void copy_bulk(shared_place to, const void* from, uint bytes, shared_place) {
+  for (uint i = 0; i < bytes; i += 16) *(pack<uint, 4>*)(to + i) = *(const pack<uint, 4>*)((const char*)from + i);
 }
 HIPRT_INLINE uint turned_square(uint square) {
   const uint lane = lane_index(), from = lane % 4 * 8 + lane / 8, shift = lane / 4 % 2 * 16;

@@ -39,20 +39,24 @@ struct pair_of_sums {
   HIPRT_INLINE float share(uint j) { return norm == 0.0f ? 0.0f : sums[j] / norm; }
 };
 
-// What a simdgroup has of the heads, and the rows that it has on their way: STAGES times RUN keys and as many values. Piece p
-// of 16 bytes of row r lies where piece p ^ r % 8 would, so that neither rows nor columns meet in the banks.
+// What a simdgroup has of the heads, and the rows that it has on their way: STAGES times RUN keys and as many values, by bulk
+// copies of TOGETHER rows. Copies lie 16 bytes further apart than they are long, and a square of 8 lines has one row of each,
+// so that its lines do not meet in the banks: the matrices' lines are the rows of a run in the order of `row_of`.
 template <typename T, int WIDTH, int HEADS, int STAGES>
 struct streamed_rows {
   enum {
     RUN = 16,
+    TOGETHER = 2,
+    LOTS = RUN / TOGETHER,
     PIECES = WIDTH / 8,
-    LINE = WIDTH * 2,             // bytes of a row
-    HALF = RUN * LINE,            // of the keys of a run, which its values follow
-    BYTES = STAGES * 2 * HALF,    // of all that is on its way
+    LINE = WIDTH * 2,                // bytes of a row
+    LOT = TOGETHER * LINE + 16,      // of a copy
+    HALF = LOTS * LOT,               // of the keys of a run, which its values follow
+    BYTES = STAGES * 2 * HALF,       // of all that is on its way
     STEPS = WIDTH / 16,
-    LEFT = WIDTH + 2,             // numbers that are left of a head: the sums, the largest score, the sum of weights
+    LEFT = WIDTH + 2,                // numbers that are left of a head: the sums, the largest score, the sum of weights
   };
-  shared_place ring;
+  shared_place ring, full;  // `full`: barriers of the keys and the values of each stage
   const device T* keys;
   const device T* values;
   int cached, limit;  // the positions in the caches, and those that there are
@@ -60,35 +64,46 @@ struct streamed_rows {
   uint lane, query[STEPS][2];
   float sums[STEPS][4], top[2], norm[2];
 
-  // The rows of a run from a cache; what is not there is zero.
-  HIPRT_INLINE void fetch(shared_place to, const device T* rows, int start) {
-    const device pack<uint, 4>* const from = (const device pack<uint, 4>*)(rows + size_t(start) * WIDTH) + lane;
-#pragma unroll
-    for (uint i = 0; i < RUN * PIECES / 32; i++) {
-      const uint row = (i * 32 + lane) / PIECES, piece = (i * 32 + lane) % PIECES;
-      copy_or_clear(to + row * LINE + (piece ^ row % 8) * 16, from + i * 32, start + int(row) < cached);
+  static HIPRT_INLINE uint row_of(uint line, uint square) { return line % LOTS * TOGETHER + line / LOTS + square * (8 / LOTS); }
+  static HIPRT_INLINE uint place_in_half(uint row) { return row / TOGETHER * LOT + row % TOGETHER * LINE; }
+
+  // The rows of a run that a cache has. Half 0 of a stage is keys, half 1 values.
+  HIPRT_INLINE void fetch(uint slot, uint half, int start) {
+    const int there = min(cached - start, int(RUN)), own = min(there - int(lane) * TOGETHER, int(TOGETHER));
+    if (there <= 0) return;
+    const shared_place bar = full + (slot * 2 + half) * 8, to = ring + (slot * 2 + half) * HALF + lane * LOT;
+    if (lane == 0) expect_bytes(bar, uint(there) * LINE);
+    if (own > 0) copy_bulk(to, (half ? values : keys) + size_t(start + int(lane) * TOGETHER) * WIDTH, uint(own) * LINE, bar);
+  }
+
+  // Before begin(), and before the position is known.
+  HIPRT_INLINE void open() {
+    if (lane == 0) {
+      for (uint i = 0; i < STAGES * 2; i++) begin_stage(full + i * 8, 1);
+      stages_begun();
     }
-  }
-  HIPRT_INLINE void fetch_keys(uint slot, int start) {
-    if (start < limit) fetch(ring + slot * (2 * HALF), keys, start);
-    end_copies();
-  }
-  HIPRT_INLINE void fetch_values(uint slot, int start) {
-    if (start < limit) fetch(ring + (slot * 2 + 1) * HALF, values, start);
-    end_copies();
+    simdgroup_barrier(mem_flags::mem_threadgroup);
   }
 
   HIPRT_INLINE void begin(int start) {
-#pragma unroll
-    for (uint slot = 0; slot < STAGES; slot++) {
-      fetch_keys(slot, start + int(slot) * apart);
-      fetch_values(slot, start + int(slot) * apart);
-    }
+#pragma unroll 1
+    for (uint i = 0; i < STAGES * 2; i++) fetch(i / 2, i % 2, start + int(i / 2) * apart);
   }
 
-  // A row that no cache has yet, into a run that has come.
-  HIPRT_INLINE void put(threadgroup pack<uint, 4>* to, uint row, const threadgroup T* from) {
-    if (lane < PIECES) to[row * PIECES + (lane ^ row % 8)] = ((const threadgroup pack<uint, 4>*)from)[lane];
+  // Waits for what fetch() brings. Behind it lies one row that no cache has yet, at `from`, where `newest` is its position, and
+  // the rest is cleared, because zero times what is no number is none.
+  HIPRT_INLINE void wait(threadgroup pack<uint, 4>* held, uint slot, uint half, uint turn, int start, int newest,
+                         const threadgroup T* from) {
+    if (start < cached) wait_for_stage(full + (slot * 2 + half) * 8, turn);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    if (start + RUN <= cached) return;
+#pragma unroll 1
+    for (int row = max(cached - start, 0); row < RUN; row++) {
+      pack<uint, 4> piece = {{0, 0, 0, 0}};
+      if (lane >= PIECES) break;
+      if (start + row == newest) piece = ((const threadgroup pack<uint, 4>*)from)[lane];
+      held[((slot * 2 + half) * HALF + place_in_half(row)) / 16 + lane] = piece;
+    }
     simdgroup_barrier(mem_flags::mem_threadgroup);
   }
 
@@ -96,9 +111,10 @@ struct streamed_rows {
   // behind the caches, at `key` and `value`, or -1.
   HIPRT_INLINE void take(threadgroup pack<uint, 4>* held, int start, float scale, int newest, const threadgroup T* key,
                          const threadgroup T* value) {
-    const uint g = lane / 4, t = lane % 4, line = lane % 8;
-    const shared_place key_line = ring + (lane / 8 % 2 * 8 + line) * LINE, value_line = ring + HALF + (lane / 16 * 8 + line) * LINE;
-    uint slot = 0;
+    const uint g = lane / 4, line = lane % 8;
+    const shared_place key_line = ring + place_in_half(row_of(line, lane / 8 % 2)) + lane / 16 * 16;
+    const shared_place value_line = ring + HALF + place_in_half(row_of(line, lane / 16)) + lane / 8 % 2 * 16;
+    uint slot = 0, turn = 0;
 #pragma unroll
     for (uint i = 0; i < STEPS; i++) {
       for (uint e = 0; e < 4; e++) sums[i][e] = 0.0f;
@@ -106,24 +122,21 @@ struct streamed_rows {
     for (uint j = 0; j < 2; j++) top[j] = -3.0e38f, norm[j] = 0.0f;
 #pragma unroll 1
     for (; start < limit; start += apart) {
-      const bool has_newest = uint(newest - start) < uint(RUN);
-      wait_for_all_but<2 * STAGES - 1>();
-      simdgroup_barrier(mem_flags::mem_threadgroup);
-      if (has_newest) put(held + slot * (2 * HALF / 16), newest - start, key);
+      wait(held, slot, 0, turn, start, newest, key);
       float scores[2][4] = {};
 #pragma unroll
       for (uint i = 0; i < STEPS; i++) {
         uint a[4];
-        load_squares<false>(a, key_line + slot * (2 * HALF) + ((i * 2 + lane / 16) ^ line) * 16);
+        load_squares<false>(a, key_line + slot * (2 * HALF) + i * 32);
         mma<T>(scores[i % 2], a[0], a[1], a[2], a[3], query[i][0], query[i][1]);
       }
       simdgroup_barrier(mem_flags::mem_threadgroup);
-      fetch_keys(slot, start + STAGES * apart);
-      // Lane (g, t) has the positions g and g + 8 of the heads 2t and 2t + 1.
+      fetch(slot, 0, start + STAGES * apart);
+      // Lane (g, t) has two positions, of lines g of both squares, of the heads 2t and 2t + 1.
       float weights[4];
 #pragma unroll
       for (uint e = 0; e < 4; e++) {
-        weights[e] = start + int(g + e / 2 * 8) < limit ? scale * (scores[0][e] + scores[1][e]) : -3.0e38f;
+        weights[e] = start + int(row_of(g, e / 2)) < limit ? scale * (scores[0][e] + scores[1][e]) : -3.0e38f;
       }
       float fade[2];
 #pragma unroll
@@ -146,20 +159,18 @@ struct streamed_rows {
         whole[j] = turned_square(whole[j]);
         rest[j] = turned_square(rest[j]);
       }
-      wait_for_all_but<2 * STAGES - 1>();
-      simdgroup_barrier(mem_flags::mem_threadgroup);
-      if (has_newest) put(held + (slot * 2 + 1) * (HALF / 16), newest - start, value);
+      wait(held, slot, 1, turn, start, newest, value);
 #pragma unroll
       for (uint i = 0; i < STEPS; i++) {
         uint a[4];
-        load_squares<true>(a, value_line + slot * (2 * HALF) + ((i * 2 + lane / 8 % 2) ^ line) * 16);
+        load_squares<true>(a, value_line + slot * (2 * HALF) + i * 32);
         for (uint e = 0; e < 4; e++) sums[i][e] *= fade[e % 2];
         mma<T>(sums[i], a[0], a[1], a[2], a[3], whole[0], whole[1]);
         mma<T>(sums[i], a[0], a[1], a[2], a[3], rest[0], rest[1]);
       }
       simdgroup_barrier(mem_flags::mem_threadgroup);
-      fetch_values(slot, start + STAGES * apart);
-      slot = slot + 1 == STAGES ? 0 : slot + 1;
+      fetch(slot, 1, start + STAGES * apart);
+      if (++slot == STAGES) slot = 0, turn ^= 1;
     }
   }
 
@@ -179,6 +190,24 @@ struct streamed_rows {
     }
   }
 };
+
+// As arrives_last, with one thread that orders what its threadgroup wrote and reads with what others did: a fence costs each
+// thread that calls it the way to memory and back.
+HIPRT_INLINE bool comes_last(device uint* arrived, uint count, uint thread_index, threadgroup uint* answer) {
+#if HIPRT_TARGET_NVIDIA
+  threadgroup_barrier(mem_flags::mem_device);
+  if (thread_index == 0) {
+    uint before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(arrived) : "memory");
+    if (before == count - 1) *arrived = 0;
+    *answer = before == count - 1;
+  }
+  threadgroup_barrier(mem_flags::mem_device);
+  return *answer != 0;
+#else
+  return arrives_last(arrived, count, thread_index, answer);
+#endif
+}
 
 // Where a threadgroup leaves its heads, as head_results in one_pass.h has it.
 template <typename T, int WIDTH, int HEADS, int SIMDGROUPS>
@@ -215,7 +244,7 @@ struct paired_results {
       *(device pack<float, 2>*)(part + element) = {{sum.sums[0], sum.sums[1]}};
       if (element == 0) *(device pack<float, 2>*)(part + WIDTH) = {{sum.top, sum.norm}};
     }
-    if (active == 1 || !is_counted || !arrives_last(arrived, active, index, answer)) return;
+    if (active == 1 || !is_counted || !comes_last(arrived, active, index, answer)) return;
     for (uint i = index; i < PAIRS; i += SIMDGROUPS * 32) {
       const uint head = i / (WIDTH / 2), element = i % (WIDTH / 2) * 2;
       pair_of_sums sum;
