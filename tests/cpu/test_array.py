@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.hip_calls import KIND, E, raw
+from helpers.hip_calls import KIND, E, ok, raw
 from rocm.bindings import hip
 
 SIZE = ctypes.c_size_t
@@ -134,6 +134,31 @@ def test_shapes_that_can_be_made():
     assert made(5, 0, 0, form=7) == E.hipErrorInvalidValue
     assert raw("hipArray3DCreate", None, ctypes.byref(Shape(5, 0, 0, UINT8, 1, 0))) == E.hipErrorInvalidValue
     assert raw("hipArray3DCreate", ctypes.byref(ctypes.c_void_p()), None) == E.hipErrorInvalidValue
+
+
+def test_the_largest_extents_are_told_as_those_of_textures():
+    """Arrays reach the limits that the device tells of textures, and no further, though it has no textures."""
+    A = hip.hipDeviceAttribute_t
+
+    def limit(name):
+        return ok(hip.hipDeviceGetAttribute(getattr(A, f"hipDeviceAttribute{name}"), 0))
+
+    def status(*extent):
+        array = ctypes.c_void_p()
+        made = raw("hipArray3DCreate", ctypes.byref(array), ctypes.byref(Shape(*extent, UINT8, 1, 0)))
+        if made == 0:
+            free(array)
+        return made
+
+    line, *plane = (limit(f"MaxTexture{name}") for name in ("1DWidth", "2DWidth", "2DHeight"))
+    space = [limit(f"MaxTexture3D{name}") for name in ("Width", "Height", "Depth")]
+    properties = ok(hip.hipGetDeviceProperties(0))
+    assert (properties.maxTexture1D, properties.maxTexture2D, properties.maxTexture3D) == (line, plane, space)
+    largest = [(line, 0, 0), (plane[0], 2, 0), (2, plane[1], 0), (space[0], 2, 2), (2, space[1], 2), (2, 2, space[2])]
+    for extent in largest:
+        assert status(*extent) == 0
+        assert status(*(n + 1 if n > 2 else n for n in extent)) == E.hipErrorInvalidValue
+    assert limit("ImageSupport") == 0
 
 
 def test_channels_name_a_format():

@@ -140,6 +140,17 @@ def test_known_options(option):
     assert value_of("40 + 2", options=option.split()) == 42
 
 
+@pytest.mark.parametrize("option, words", [("-ffp-contract=on", "@llvm.fmuladd.f32"), ("-ffast-math", "fmul fast")])
+def test_the_code_that_llvm_is_to_print_is_on_standard_error(option, words, capfd):
+    """It is there for a program that is compiled already, too."""
+    source = 'extern "C" __global__ void k(float* a, float* b) { *a = *a * *b + 1; }'
+    for _ in range(2):
+        assert build(source, options=[option, "-mllvm", "-print-after=constmerge"]).status == 0
+        assert words in capfd.readouterr().err
+    assert build(source, options=[option]).status == 0
+    assert capfd.readouterr().err == ""
+
+
 def test_not_a_number_is_told_under_fast_mathematics_that_honours_it():
     source = 'extern "C" __global__ void k(const float* x, int* out) { out[0] = isnan(x[0]); }'
     out = np.zeros(1, np.int32)

@@ -1,4 +1,5 @@
 // The functions of hiprtc.
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -143,6 +144,8 @@ hiprtcResult hiprtcCompileProgram(hiprtcProgram prog, int numOptions, const char
     p.compiled = false;
     if (!cpu::read_options(given, &p.text.options, &p.built.log)) return HIPRTC_ERROR_INVALID_OPTION;
     p.compiled = cpu::build_program(p.text, &p.built);
+    // LLVM prints its code to standard error, which in HIP is the program's own.
+    if (p.text.options.is_printing) std::fputs(p.built.log.c_str(), stderr);
     return p.compiled ? HIPRTC_SUCCESS : HIPRTC_ERROR_COMPILATION;
   });
 }

@@ -25,8 +25,7 @@ bool is_plain(const std::string &o) {
 // The flags of AMD's compiler that choose among right results, or how code for AMD is made: they mean nothing here. Numbers below
 // the least normal one are never flushed to zero.
 bool is_ignored(const std::string &o) {
-  return is_one_of(o, {"-fno-honor-nans", "-fno-honor-infinities", "-fslp-vectorize", "-fno-slp-vectorize", "-munsafe-fp-atomics",
-                       "-mno-unsafe-fp-atomics", "-fgpu-flush-denormals-to-zero", "-fno-gpu-flush-denormals-to-zero",
+  return is_one_of(o, {"-munsafe-fp-atomics", "-mno-unsafe-fp-atomics", "-fgpu-flush-denormals-to-zero", "-fno-gpu-flush-denormals-to-zero",
                        "-fhip-fp32-correctly-rounded-divide-sqrt", "-fno-hip-fp32-correctly-rounded-divide-sqrt", "-mcumode",
                        "-mno-cumode", "-mamdgpu-ieee", "-mno-amdgpu-ieee"}) ||
          begins(o, "-Rpass") || begins(o, "-mcode-object-version=");
@@ -89,8 +88,14 @@ bool read_options(const std::vector<std::string> &given, Options *out, std::stri
       out->flags.push_back("-D__HIPRT_MAX_BLOCK__=" + *threads);
     } else if (is_ignored(o)) {
       continue;
+    } else if (is_one_of(o, {"-fno-honor-nans", "-fno-honor-infinities", "-fslp-vectorize", "-fno-slp-vectorize"})) {
+      out->clang_flags.push_back(o);
     } else if (o == "-mllvm" && i + 1 < given.size()) {
-      ++i;  // for a pass of AMD's compiler
+      // Other options are mostly for passes that make AMD's code.
+      const std::string &option = given[++i];
+      if (!begins(option, "-print-")) continue;
+      out->is_printing = true;
+      out->clang_flags.insert(out->clang_flags.end(), {o, option});
     } else if (!value({"--gpu-architecture=", "--gpu-architecture", "--offload-arch=", "--offload-arch", "-arch=", "-arch"})) {
       *message = "hiprtc: error: unknown option '" + o + "'\n";
       return false;

@@ -11,6 +11,8 @@ struct Options {
   bool is_preprocessed = false;    // -xhip-cpp-output: and is what the preprocessor made of it
   bool is_linked = false;          // -fgpu-rdc: bitcode is made, for hiprtcLinkAddData
   std::vector<std::string> flags;  // for the compiler
+  std::vector<std::string> clang_flags;  // those that g++ does not have
+  bool is_printing = false;        // -mllvm -print-...: LLVM shows its code as it compiles
   std::string definitions;         // -D and -U as text; it follows our own headers, whose names it must not change
 };
 

@@ -44,6 +44,12 @@ const std::string &prelude_hash() {
   return hash;
 }
 
+std::vector<std::string> flags_for(const Compiler &compiler, const Options &options) {
+  std::vector<std::string> out = options.flags;
+  if (compiler.kind != Compiler::Gcc) out.insert(out.end(), options.clang_flags.begin(), options.clang_flags.end());
+  return out;
+}
+
 std::string key_of(const Program &p, const Compiler &compiler) {
   Sha256 sum;
   sum.field(HIPRT_CODE_GENERATION).field(prelude_hash()).field(host_cpu());
@@ -51,7 +57,7 @@ std::string key_of(const Program &p, const Compiler &compiler) {
   sum.field(p.options.is_preprocessed ? "preprocessed" : "");
   for (const auto &[name, text] : p.headers) sum.field("header").field(name).field(text);
   for (const std::string &e : p.expressions) sum.field("expression").field(e);
-  for (const std::string &f : p.options.flags) sum.field("flag").field(f);
+  for (const std::string &f : flags_for(compiler, p.options)) sum.field("flag").field(f);
   sum.field(p.options.definitions);
   return sum.hex();
 }
@@ -287,10 +293,11 @@ class Build {
   }
 
   std::vector<std::string> options(const std::vector<std::string> &includes) const {
-    if (is_preprocessed_) return flags_behind_preprocessor(p_.options.flags);
+    const std::vector<std::string> flags = flags_for(compiler_, p_.options);
+    if (is_preprocessed_) return flags_behind_preprocessor(flags);
     std::vector<std::string> out = {"-I" + headers_dir()};
     out.insert(out.end(), includes.begin(), includes.end());
-    out.insert(out.end(), p_.options.flags.begin(), p_.options.flags.end());
+    out.insert(out.end(), flags.begin(), flags.end());
     return out;
   }
 
@@ -326,7 +333,7 @@ class Build {
     sum.field(compiler_.identity).field(common_flags(compiler_, false)).field(p_.options.definitions).field(opening_);
     sum.field(job_.has_wide_values ? "wide" : "");
     for (size_t i = 0; i + 2 < includes_.size(); ++i) sum.field(includes_[i]);
-    for (const std::string &f : p_.options.flags) sum.field("flag").field(f);
+    for (const std::string &f : flags_for(compiler_, p_.options)) sum.field("flag").field(f);
     return sum.hex();
   }
 
@@ -393,7 +400,7 @@ class Build {
   // Writes what the image carries: for which machine it is made, the program's name and flags, an empty line, the text.
   bool keep_text() const {
     std::string out = sha256_hex(host_cpu()) + "\n" + p_.name + "\n";
-    for (const std::string &flag : flags_behind_preprocessor(p_.options.flags)) out += flag + "\n";
+    for (const std::string &flag : flags_behind_preprocessor(flags_for(compiler_, p_.options))) out += flag + "\n";
     return write_file(text_path(), out + "\n" + own_);
   }
 

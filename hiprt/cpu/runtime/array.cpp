@@ -30,10 +30,6 @@ size_t format_size(hipArray_Format format) {
   return 0;
 }
 
-// The largest extents of AMD's GPUs, in elements.
-constexpr size_t kMostAcross = 16384;
-constexpr size_t kMostPlanes = 8192;
-
 bool is_shape(const HIP_ARRAY3D_DESCRIPTOR &s) {
   constexpr unsigned kKnown = hipArrayLayered | hipArraySurfaceLoadStore | hipArrayTextureGather;
   const bool channels = s.NumChannels == 1 || s.NumChannels == 2 || s.NumChannels == 4;

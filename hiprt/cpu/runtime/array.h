@@ -9,6 +9,10 @@
 
 namespace cpu {
 
+// The largest extents of AMD's GPUs, in elements.
+constexpr int kMostAcross = 16384;
+constexpr int kMostPlanes = 8192;
+
 struct Array {
   size_t element() const;
   // A height or depth of zero means that the array has no such dimension.

@@ -12,6 +12,7 @@
 
 #include "flags.h"
 #include "quirks/quirks.h"
+#include "runtime/array.h"
 #include "runtime/device.h"
 
 namespace cpu {
@@ -75,6 +76,21 @@ void put_limits(hipDeviceProp_t &p) {
   p.multiProcessorCount = static_cast<int>(flags().threads);
 }
 
+// HIP tells the extents of arrays as those of the textures and surfaces made of them. There are arrays here, though nothing is
+// made of them.
+void put_array_limits(hipDeviceProp_t &p) {
+  p.maxTexture1D = p.maxSurface1D = kMostAcross;
+  for (int(*two)[2] : {&p.maxTexture2D, &p.maxSurface2D}) std::fill_n(*two, 2, kMostAcross);
+  for (int(*three)[3] : {&p.maxTexture3D, &p.maxSurface3D, &p.maxTexture2DLayered, &p.maxSurface2DLayered}) {
+    std::fill_n(*three, 2, kMostAcross);
+    (*three)[2] = kMostPlanes;
+  }
+  for (int(*layers)[2] : {&p.maxTexture1DLayered, &p.maxSurface1DLayered}) {
+    (*layers)[0] = kMostAcross;
+    (*layers)[1] = kMostPlanes;
+  }
+}
+
 void put_abilities(hipDeviceProp_t &p) {
   p.integrated = p.canMapHostMemory = p.unifiedAddressing = p.managedMemory = p.concurrentManagedAccess = 1;
   p.pageableMemoryAccess = p.pageableMemoryAccessUsesHostPageTables = p.directManagedMemAccessFromHost = 1;
@@ -107,6 +123,7 @@ hipDeviceProp_t describe(int device) {
   p.memoryBusWidth = 64;
   p.l2CacheSize = last_level_cache();
   put_limits(p);
+  put_array_limits(p);
   put_abilities(p);
   return p;
 }
@@ -191,7 +208,7 @@ constexpr SizeAttribute kSizes[] = {
     {hipDeviceAttributeTotalGlobalMem, &hipDeviceProp_t::totalGlobalMem},
 };
 
-// Returns whether an attribute is of something that does not exist here: textures, surfaces,
+// Returns whether an attribute is of something that does not exist here: textures and surfaces other than an array's,
 // launches on several devices, an AMD chip.
 bool is_absent(hipDeviceAttribute_t which) {
   switch (which) {
@@ -247,6 +264,17 @@ std::optional<int> device_attribute(hipDeviceAttribute_t which, int device) {
     case hipDeviceAttributeMaxGridDimY:
     case hipDeviceAttributeMaxGridDimZ:
       return p.maxGridSize[which - hipDeviceAttributeMaxGridDimX];
+    case hipDeviceAttributeMaxSurface1D:
+    case hipDeviceAttributeMaxSurface2D:
+    case hipDeviceAttributeMaxTexture1DWidth:
+    case hipDeviceAttributeMaxTexture2DWidth:
+    case hipDeviceAttributeMaxTexture2DHeight:
+    case hipDeviceAttributeMaxTexture3DWidth:
+    case hipDeviceAttributeMaxTexture3DHeight:
+      return kMostAcross;
+    case hipDeviceAttributeMaxSurface3D:
+    case hipDeviceAttributeMaxTexture3DDepth:
+      return kMostPlanes;
     case hipDeviceAttributeCanUseStreamWaitValue:
     case hipDeviceAttributeFineGrainSupport:
     case hipDeviceAttributeNumberOfXccs:
