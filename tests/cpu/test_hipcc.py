@@ -185,6 +185,31 @@ int main() {
     assert program("./both").stdout == "81\n"
 
 
+def test_the_runtime_brings_what_programs_do_not_include(hipcc, program):
+    """As HIP's header does: assertions in kernels and host code, and common parts of the standard library."""
+    text = """#include <hip/hip_runtime.h>
+__global__ void k(int *p) {
+  assert(threadIdx.x < 3);
+  p[threadIdx.x] = std::max<int>(threadIdx.x, std::numeric_limits<int8_t>::min());
+}
+int main() {
+  std::tuple<int *, uint32_t> out{nullptr, 3};
+  assert(hipMalloc(&std::get<0>(out), 16) == hipSuccess);
+  k<<<1, std::get<1>(out)>>>(std::get<0>(out));
+  int told[3];
+  assert(hipMemcpy(told, std::get<0>(out), 12, hipMemcpyDeviceToHost) == hipSuccess);
+  printf("%d\\n", std::min(told[2], INT_MAX));
+  k<<<1, 4>>>(std::get<0>(out));
+  return hipDeviceSynchronize();
+}
+"""
+    made = hipcc("bare.hip", "-o", "bare", bare__hip=text)
+    assert (made.returncode, made.stderr) == (0, "")
+    done = program("./bare")
+    assert done.stdout == "2\n"
+    assert "bare.hip:3: void k(int *): assertion 'threadIdx.x < 3' failed" in done.stderr
+
+
 def test_errors_name_file_and_line(hipcc):
     """A mistake in a kernel is told as the host's compiler tells it, and device code of another file by its name."""
     wrong = "#include <hip/hip_runtime.h>\n\n__global__ void k(float *p) { p[0] = missing; }\n"

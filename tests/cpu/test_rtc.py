@@ -140,7 +140,7 @@ def test_known_options(option):
     assert value_of("40 + 2", options=option.split()) == 42
 
 
-@pytest.mark.parametrize("option, words", [("-ffp-contract=on", "@llvm.fmuladd.f32"), ("-ffast-math", "fmul fast")])
+@pytest.mark.parametrize(("option", "words"), [("-ffp-contract=on", "@llvm.fmuladd.f32"), ("-ffast-math", "fmul fast")])
 def test_the_code_that_llvm_is_to_print_is_on_standard_error(option, words, capfd):
     """It is there for a program that is compiled already, too."""
     source = 'extern "C" __global__ void k(float* a, float* b) { *a = *a * *b + 1; }'

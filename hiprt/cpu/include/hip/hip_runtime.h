@@ -14,14 +14,20 @@ __hiprt_forward(copysign) __hiprt_forward(fmin) __hiprt_forward(fmax) __hiprt_fo
 #undef __hiprt_forward
 __attribute__((device)) double fma(double, double, double);
 
+// HIP's own header includes these, and programs use them without a word.
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <climits>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <new>
+#include <tuple>
 
 #include_next <hip/hip_runtime.h>
 
