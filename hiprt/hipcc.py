@@ -384,6 +384,7 @@ def c_compiler(name: str) -> str:
 def link(objects: list[str], job: Job) -> int:
     """Link a program or a library with the CPU device; return the exit status."""
     folder = str(library_of_ours("cpu").parent)
-    ours = ["-L", folder, "-lamdhip64", f"-Wl,-rpath,{folder}"]
+    # The stacks that the checks tell have the names of a program's functions by its dynamic symbols.
+    ours = ["-rdynamic", "-L", folder, "-lamdhip64", f"-Wl,-rpath,{folder}"]
     command = [c_compiler("c++"), *objects, "-o", job.output or "a.out", *job.link, *ours, "-pthread", "-lm"]
     return subprocess.run(command, check=False).returncode

@@ -235,6 +235,7 @@ def test_a_program_is_checked(hipcc, program, monkeypatch):
     assert done.returncode != 0
     assert "past" in done.stderr
     assert "past.hip:5" in done.stderr
+    assert "main (past+0x" in done.stderr  # the function that allocated the buffer
     monkeypatch.setenv("HIPRT_CPU_COMPILER", "/bin/false")
     done = program(sys.executable, "-m", "hiprt", "check", "./past")
     assert done.returncode == 3
