@@ -210,6 +210,28 @@ int main() {
     assert "bare.hip:3: void k(int *): assertion 'threadIdx.x < 3' failed" in done.stderr
 
 
+def test_macros_of_one_letter_are_the_programs_own(hipcc, program):
+    """Programs are given their sizes as ``-DN=1024``; T and U are names of HIP's own headers too."""
+    names = ("complex", "fp16", "bf16", "ext", "cooperative_groups", "math_constants")
+    text = "".join(f"#include <hip/hip_{name}.h>\n" for name in ("runtime", *names))
+    text += """__global__ void k(int *p) { p[threadIdx.x] = A + N; }
+int main() {
+  int *p, told[N];
+  if (hipMalloc(&p, sizeof told)) return 1;
+  k<<<1, N>>>(p);
+  if (hipMemcpy(told, p, sizeof told, hipMemcpyDeviceToHost)) return 1;
+  printf("%d\\n", told[N - 1]);
+}
+"""
+    letters = "ABCDEFGHIJKLMNOPQRSVWXYZ"
+    made = hipcc(
+        *(f"-D{letter}={at + 2}" for at, letter in enumerate(letters)), "sizes.hip", "-o", "sizes", sizes__hip=text
+    )
+    assert (made.returncode, made.stderr) == (0, "")
+    assert program("./sizes").stdout == "17\n"
+    assert program(sys.executable, "-m", "hiprt", "check", "./sizes").returncode == 0
+
+
 def test_errors_name_file_and_line(hipcc):
     """A mistake in a kernel is told as the host's compiler tells it, and device code of another file by its name."""
     wrong = "#include <hip/hip_runtime.h>\n\n__global__ void k(float *p) { p[0] = missing; }\n"

@@ -16,8 +16,8 @@ struct __hiprt_same {
 };
 
 // This replaces *p by f(*p) and returns the old value.
-template <class T, class F>
-__hiprt_inline T __hiprt_update(T *p, F f) {
+template <class T, class Function>
+__hiprt_inline T __hiprt_update(T *p, Function f) {
   T old, fresh;
   __atomic_load(p, &old, __ATOMIC_RELAXED);
   do fresh = f(old);
@@ -68,8 +68,8 @@ __hiprt_inline unsigned short atomicCAS(unsigned short *p, unsigned short compar
 
 // clang's own minima and maxima call nothing when they are checked; these do.
 #if defined(__HIPRT_CHECK__) && defined(__clang__)
-template <class T, class F>
-__hiprt_inline T __hiprt_ordered_update(T *p, int order, F f) {
+template <class T, class Function>
+__hiprt_inline T __hiprt_ordered_update(T *p, int order, Function f) {
   __hiprt_may_talk();
   T old, fresh;
   __atomic_load(p, &old, __ATOMIC_RELAXED);

@@ -2,7 +2,7 @@
 #pragma once
 #pragma GCC system_header
 
-template <class T, unsigned N>
+template <class T, unsigned n>
 struct HIP_vector_type;
 
 #define __hiprt_vec __hiprt_inline constexpr
@@ -56,16 +56,16 @@ struct alignas(4 * sizeof(T)) HIP_vector_type<T, 4> {
   __hiprt_vec HIP_vector_type<T, 4> operator op(const HIP_vector_type<T, 4> &a, const HIP_vector_type<T, 4> &b) {        \
     return {T(a.x op b.x), T(a.y op b.y), T(a.z op b.z), T(a.w op b.w)};                                                 \
   }                                                                                                                      \
-  template <class T, unsigned N, class U, class = decltype(T(U()))>                                                      \
-  __hiprt_vec HIP_vector_type<T, N> operator op(const HIP_vector_type<T, N> &a, U b) {                                   \
-    return a op HIP_vector_type<T, N>(T(b));                                                                             \
+  template <class T, unsigned n, class U, class = decltype(T(U()))>                                                      \
+  __hiprt_vec HIP_vector_type<T, n> operator op(const HIP_vector_type<T, n> &a, U b) {                                   \
+    return a op HIP_vector_type<T, n>(T(b));                                                                             \
   }                                                                                                                      \
-  template <class T, unsigned N, class U, class = decltype(T(U()))>                                                      \
-  __hiprt_vec HIP_vector_type<T, N> operator op(U a, const HIP_vector_type<T, N> &b) {                                   \
-    return HIP_vector_type<T, N>(T(a)) op b;                                                                             \
+  template <class T, unsigned n, class U, class = decltype(T(U()))>                                                      \
+  __hiprt_vec HIP_vector_type<T, n> operator op(U a, const HIP_vector_type<T, n> &b) {                                   \
+    return HIP_vector_type<T, n>(T(a)) op b;                                                                             \
   }                                                                                                                      \
-  template <class T, unsigned N, class U>                                                                                \
-  __hiprt_inline HIP_vector_type<T, N> &operator op##=(HIP_vector_type<T, N> &a, const U &b) {                           \
+  template <class T, unsigned n, class U>                                                                                \
+  __hiprt_inline HIP_vector_type<T, n> &operator op##=(HIP_vector_type<T, n> &a, const U &b) {                           \
     return a = a op b;                                                                                                   \
   }
 
@@ -87,33 +87,33 @@ template <class T>
 __hiprt_vec bool operator==(const HIP_vector_type<T, 4> &a, const HIP_vector_type<T, 4> &b) {
   return a.x == b.x && a.y == b.y && a.z == b.z && a.w == b.w;
 }
-template <class T, unsigned N, class U, class = decltype(T(U()))>
-__hiprt_vec bool operator==(const HIP_vector_type<T, N> &a, U b) { return a == HIP_vector_type<T, N>(T(b)); }
-template <class T, unsigned N, class U, class = decltype(T(U()))>
-__hiprt_vec bool operator==(U a, const HIP_vector_type<T, N> &b) { return HIP_vector_type<T, N>(T(a)) == b; }
-template <class T, unsigned N>
-__hiprt_vec bool operator!=(const HIP_vector_type<T, N> &a, const HIP_vector_type<T, N> &b) { return !(a == b); }
-template <class T, unsigned N, class U, class = decltype(T(U()))>
-__hiprt_vec bool operator!=(const HIP_vector_type<T, N> &a, U b) { return !(a == b); }
-template <class T, unsigned N, class U, class = decltype(T(U()))>
-__hiprt_vec bool operator!=(U a, const HIP_vector_type<T, N> &b) { return !(a == b); }
+template <class T, unsigned n, class U, class = decltype(T(U()))>
+__hiprt_vec bool operator==(const HIP_vector_type<T, n> &a, U b) { return a == HIP_vector_type<T, n>(T(b)); }
+template <class T, unsigned n, class U, class = decltype(T(U()))>
+__hiprt_vec bool operator==(U a, const HIP_vector_type<T, n> &b) { return HIP_vector_type<T, n>(T(a)) == b; }
+template <class T, unsigned n>
+__hiprt_vec bool operator!=(const HIP_vector_type<T, n> &a, const HIP_vector_type<T, n> &b) { return !(a == b); }
+template <class T, unsigned n, class U, class = decltype(T(U()))>
+__hiprt_vec bool operator!=(const HIP_vector_type<T, n> &a, U b) { return !(a == b); }
+template <class T, unsigned n, class U, class = decltype(T(U()))>
+__hiprt_vec bool operator!=(U a, const HIP_vector_type<T, n> &b) { return !(a == b); }
 #define __hiprt_step_by_one(op)                                                                          \
-  template <class T, unsigned N>                                                                         \
-  __hiprt_inline HIP_vector_type<T, N> &operator op##op(HIP_vector_type<T, N> &a) {                      \
-    return a = a op HIP_vector_type<T, N>(T(1));                                                         \
+  template <class T, unsigned n>                                                                         \
+  __hiprt_inline HIP_vector_type<T, n> &operator op##op(HIP_vector_type<T, n> &a) {                      \
+    return a = a op HIP_vector_type<T, n>(T(1));                                                         \
   }                                                                                                      \
-  template <class T, unsigned N>                                                                         \
-  __hiprt_inline HIP_vector_type<T, N> operator op##op(HIP_vector_type<T, N> &a, int) {                  \
-    const HIP_vector_type<T, N> before = a;                                                              \
-    a = a op HIP_vector_type<T, N>(T(1));                                                                \
+  template <class T, unsigned n>                                                                         \
+  __hiprt_inline HIP_vector_type<T, n> operator op##op(HIP_vector_type<T, n> &a, int) {                  \
+    const HIP_vector_type<T, n> before = a;                                                              \
+    a = a op HIP_vector_type<T, n>(T(1));                                                                \
     return before;                                                                                       \
   }
 __hiprt_step_by_one(+) __hiprt_step_by_one(-)
 #undef __hiprt_step_by_one
-template <class T, unsigned N>
-__hiprt_vec HIP_vector_type<T, N> operator-(const HIP_vector_type<T, N> &a) { return HIP_vector_type<T, N>(T(0)) - a; }
-template <class T, unsigned N>
-__hiprt_vec HIP_vector_type<T, N> operator~(const HIP_vector_type<T, N> &a) { return a ^ HIP_vector_type<T, N>(T(-1)); }
+template <class T, unsigned n>
+__hiprt_vec HIP_vector_type<T, n> operator-(const HIP_vector_type<T, n> &a) { return HIP_vector_type<T, n>(T(0)) - a; }
+template <class T, unsigned n>
+__hiprt_vec HIP_vector_type<T, n> operator~(const HIP_vector_type<T, n> &a) { return a ^ HIP_vector_type<T, n>(T(-1)); }
 
 #define __hiprt_vector_types(T, name)                                                                     \
   typedef HIP_vector_type<T, 1> name##1;                                                                  \

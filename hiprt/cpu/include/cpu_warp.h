@@ -99,10 +99,10 @@ __hiprt_inline T __hiprt_shfl_xor(unsigned key, unsigned long long mask, T value
   return __hiprt_gather(key, value, source >= ((self + w) & ~(w - 1)) ? self : source, mask);
 }
 
-#define __hiprt_with_mask(name)                                             \
-  template <class Mask, class T, class... A>                                \
-  __hiprt_inline T name##_sync(unsigned key, Mask mask, T value, A... rest) { \
-    return name(key, __hiprt_mask(mask), value, rest...);                   \
+#define __hiprt_with_mask(name)                                                  \
+  template <class Mask, class T, class... Args>                                  \
+  __hiprt_inline T name##_sync(unsigned key, Mask mask, T value, Args... rest) { \
+    return name(key, __hiprt_mask(mask), value, rest...);                        \
   }
 __hiprt_with_mask(__hiprt_shfl) __hiprt_with_mask(__hiprt_shfl_up)
 __hiprt_with_mask(__hiprt_shfl_down) __hiprt_with_mask(__hiprt_shfl_xor)

@@ -85,41 +85,41 @@ static inline hipError_t hipMemcpyFromSymbolAsync(void *dst, const T &symbol, si
 }
 
 /* Kernels by name instead of by address. */
-template <class F>
-static inline hipError_t hipFuncGetAttributes(hipFuncAttributes *attr, F *function) {
+template <class Function>
+static inline hipError_t hipFuncGetAttributes(hipFuncAttributes *attr, Function *function) {
   return hipFuncGetAttributes(attr, reinterpret_cast<const void *>(function));
 }
 
-template <class F>
-static inline hipError_t hipFuncSetAttribute(F *function, hipFuncAttribute attr, int value) {
+template <class Function>
+static inline hipError_t hipFuncSetAttribute(Function *function, hipFuncAttribute attr, int value) {
   return hipFuncSetAttribute(reinterpret_cast<const void *>(function), attr, value);
 }
 
-template <class F>
-static inline hipError_t hipOccupancyMaxPotentialBlockSize(int *gridSize, int *blockSize, F *function,
+template <class Function>
+static inline hipError_t hipOccupancyMaxPotentialBlockSize(int *gridSize, int *blockSize, Function *function,
                                                            size_t dynSharedMemPerBlk = 0, int blockSizeLimit = 0) {
   return hipOccupancyMaxPotentialBlockSize(gridSize, blockSize, reinterpret_cast<const void *>(function),
                                            dynSharedMemPerBlk, blockSizeLimit);
 }
 
-template <class F>
-static inline hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, F *function, int blockSize,
+template <class Function>
+static inline hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, Function *function, int blockSize,
                                                                       size_t dynSharedMemPerBlk) {
   return hipOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, reinterpret_cast<const void *>(function), blockSize,
                                                       dynSharedMemPerBlk);
 }
 
-template <class F>
-static inline hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, F *function,
+template <class Function>
+static inline hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, Function *function,
                                                                                int blockSize, size_t dynSharedMemPerBlk,
                                                                                unsigned int flags = 0) {
   return hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, reinterpret_cast<const void *>(function),
                                                                blockSize, dynSharedMemPerBlk, flags);
 }
 
-template <class F>
-static inline hipError_t hipLaunchCooperativeKernel(F *function, dim3 gridDim, dim3 blockDim, void **kernelParams,
-                                                    unsigned int sharedMemBytes, hipStream_t stream) {
+template <class Function>
+static inline hipError_t hipLaunchCooperativeKernel(Function *function, dim3 gridDim, dim3 blockDim,
+                                                    void **kernelParams, unsigned int sharedMemBytes, hipStream_t stream) {
   return hipLaunchCooperativeKernel(reinterpret_cast<const void *>(function), gridDim, blockDim, kernelParams,
                                     sharedMemBytes, stream);
 }
