@@ -302,3 +302,38 @@ def test_a_fill_of_the_device_s_memory_is_not_waited_for(device):
     assert error(hip.hipStreamQuery(stream)) == E.hipSuccess
     opener.join()
     assert (device.read()[8:16] == 9).all()
+
+
+@pytest.mark.parametrize("is_box", [False, True])
+def test_a_copy_within_the_device_is_waited_for_where_both_ends_ask(device, is_box):
+    """hipMemcpy and hipMemcpy3D, as CLR's and CUDA's."""
+    gate, stream = Gate(), ok(hip.hipStreamCreate())
+    source = ok(hip.hipMalloc(64))
+    ok(hip.hipMemset(source, 3, 64))
+    ok(hip.hipDeviceSynchronize())
+    sync = int(hip.hipPointer_attribute.HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+
+    def copy():
+        if not is_box:
+            return ok(hip.hipMemcpy(device.address, source, 64, ON_DEVICE))
+        params = hip.hipMemcpy3DParms()
+        for end, address in (params.dstPtr, device.address), (params.srcPtr, source):
+            fill(end, ptr=address, pitch=64, xsize=64, ysize=1)
+        fill(params.extent, width=64, height=1, depth=1)
+        params.kind = ON_DEVICE
+        return ok(hip.hipMemcpy3D(params))
+
+    for asking, is_waited_for in ((), False), ((source,), False), ((device.address,), True):
+        for address in asking:
+            value = ctypes.c_uint(1)
+            assert raw("hipPointerSetAttribute", ctypes.byref(value), sync, address) == E.hipSuccess
+        gate.hold(stream)
+        opener = threading.Timer(0.1 if is_waited_for else 60, gate.open)  # where the call waits, the test ends too
+        opener.start()
+        copy()
+        assert error(hip.hipStreamQuery(stream)) == (E.hipSuccess if is_waited_for else E.hipErrorNotReady)
+        opener.cancel()
+        gate.open()
+        ok(hip.hipDeviceSynchronize())
+        assert (device.read()[:64] == 3).all()
+    ok(hip.hipFree(source))

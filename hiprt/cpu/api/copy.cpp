@@ -62,12 +62,36 @@ hipError_t make_peer_copy(const hipMemcpy3DPeerParms *p, std::shared_ptr<CopyWor
                    out);
 }
 
+bool is_own(const std::optional<Allocation> &found) {
+  return found && (found->kind == MemoryKind::Device || found->kind == MemoryKind::Pool);
+}
+
+// Copies between two pieces of the device's own memory are not waited for, unless both ask for it by
+// HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS (ihipMemcpy and ihipMemcpyParam3D, hip_memory.cpp:639 and 2554 of ROCm/clr @f9f995c6d).
+// CUDA's are not either.
+bool is_waited_for(const CopyWork &work) {
+  const std::optional<Allocation> dst = find_allocation(work.dst.base), src = find_allocation(work.src.base);
+  return !is_own(dst) || !is_own(src) || dst->device != src->device || (dst->syncs && src->syncs);
+}
+
+hipError_t start(hipStream_t stream, std::shared_ptr<CopyWork> work) {
+  return is_waited_for(*work) ? execute(stream, std::move(work)) : submit(stream, std::move(work));
+}
+
+template <class Make>
+hipError_t blocking(Make &&make) {
+  if (const hipError_t error = capture_forbids_implicit()) return error;
+  std::shared_ptr<CopyWork> work;
+  const hipError_t error = make(&work);
+  return error || work->width == 0 ? error : start(hipStreamLegacy, std::move(work));
+}
+
 hipError_t copy_with_stream(void *dst, const void *src, size_t size, hipMemcpyKind kind, hipStream_t stream) {
   if (!is_valid(stream)) return no_such_handle();
   if (const hipError_t error = capture_forbids_sync(canonical(stream))) return error;
   std::shared_ptr<CopyWork> work;
   const hipError_t error = make_copy(dst, src, size, kind, &work);
-  return error || work->width == 0 ? error : execute(stream, std::move(work));
+  return error || work->width == 0 ? error : start(stream, std::move(work));
 }
 
 }  // namespace
@@ -78,7 +102,7 @@ using namespace cpu;
 using Out = std::shared_ptr<CopyWork> *;
 
 hipError_t hipMemcpy(void *dst, const void *src, size_t size, hipMemcpyKind kind) {
-  return api([&] { return synchronous<CopyWork>([&](Out out) { return make_copy(dst, src, size, kind, out); }); });
+  return api([&] { return blocking([&](Out out) { return make_copy(dst, src, size, kind, out); }); });
 }
 
 hipError_t hipMemcpyHtoD(hipDeviceptr_t dst, const void *src, size_t size) {
@@ -129,7 +153,7 @@ hipError_t hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, int sr
 hipError_t hipMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
                        hipMemcpyKind kind) {
   return api([&] {
-    return synchronous<CopyWork>(
+    return blocking(
         [&](Out out) { return make_copy_2d(dst, dpitch, src, spitch, width, height, kind, out); });
   });
 }
@@ -143,7 +167,7 @@ hipError_t hipMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t sp
 }
 
 hipError_t hipMemcpyParam2D(const hip_Memcpy2D *params) {
-  return api([&] { return synchronous<CopyWork>([&](Out out) { return make_copy_2d(params, out); }); });
+  return api([&] { return blocking([&](Out out) { return make_copy_2d(params, out); }); });
 }
 
 hipError_t hipMemcpyParam2DAsync(const hip_Memcpy2D *params, hipStream_t stream) {
@@ -154,7 +178,7 @@ hipError_t hipDrvMemcpy2DUnaligned(const hip_Memcpy2D *params) { return hipMemcp
 
 hipError_t hipMemcpy3D(const hipMemcpy3DParms *params) {
   return api([&] {
-    return synchronous<CopyWork>([&](Out out) { return params ? make_copy(*params, out) : hipErrorInvalidValue; });
+    return blocking([&](Out out) { return params ? make_copy(*params, out) : hipErrorInvalidValue; });
   });
 }
 
@@ -174,7 +198,7 @@ hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *params, hipStream_t stream
 
 hipError_t hipDrvMemcpy3D(const HIP_MEMCPY3D *params) {
   return api([&] {
-    return synchronous<CopyWork>([&](Out out) { return params ? make_copy(*params, out) : hipErrorInvalidValue; });
+    return blocking([&](Out out) { return params ? make_copy(*params, out) : hipErrorInvalidValue; });
   });
 }
 

@@ -70,7 +70,7 @@ hipError_t attribute(void *out, hipPointer_attribute which, void *address, const
     case HIP_POINTER_ATTRIBUTE_MAPPED:
       return give(out, true);
     case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      return give(out, false);
+      return give(out, a.syncs);
     case HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return give(out, hipMemAccessFlagsProtReadWrite);
     default:  // CLR answers no others either
@@ -211,10 +211,13 @@ hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_attribute *
 
 hipError_t hipPointerSetAttribute(const void *value, hipPointer_attribute which, hipDeviceptr_t ptr) {
   return api([&] {
-    // Memory operations are synchronous already in the sense that this attribute asks for.
     if (!value || !ptr || which != HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS) return hipErrorInvalidValue;
-    if (*static_cast<const unsigned *>(value) > 1) return hipErrorInvalidValue;
-    return find_allocation(ptr) ? hipSuccess : hipErrorInvalidDevicePointer;
+    const unsigned syncs = *static_cast<const unsigned *>(value);
+    if (syncs > 1) return hipErrorInvalidValue;
+    const std::optional<Allocation> found = find_allocation(ptr);
+    if (!found) return hipErrorInvalidDevicePointer;
+    note_syncs(found->base, syncs);
+    return hipSuccess;
   });
 }
 

@@ -183,6 +183,13 @@ void note_shape(void *base, const PitchedShape &shape) {
   if (it != all.by_base.end()) it->second.shape = shape;
 }
 
+void note_syncs(void *base, bool syncs) {
+  Registry &all = registry();
+  const std::lock_guard lock(all.lock);
+  const auto it = all.by_base.find(number(base));
+  if (it != all.by_base.end()) it->second.syncs = syncs;
+}
+
 std::optional<Allocation> take_allocation(const void *base, KindTest wanted) {
   Registry &all = registry();
   std::unique_lock lock(all.lock);

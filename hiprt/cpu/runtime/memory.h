@@ -36,6 +36,7 @@ struct Allocation {
   hipMemPool_t pool;      // the pool that a MemoryKind::Pool is of
   unsigned long long id;  // never used twice
   PitchedShape shape;
+  bool syncs = false;  // HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS
 };
 
 constexpr size_t kMemoryAlignment = 256;
@@ -62,6 +63,7 @@ size_t reserved_bytes(int device);
 void show(void *base, size_t size, MemoryKind kind, int device, unsigned flags, hipMemPool_t pool);
 bool hide(void *base);
 void note_shape(void *base, const PitchedShape &shape);
+void note_syncs(void *base, bool syncs);
 // Shows a range unless a part of it is known already; false if so.
 bool show_unknown(void *base, size_t size, MemoryKind kind, int device, unsigned flags);
 // Hides and returns the allocation that starts at base, if its kind passes the test. Of two threads that free one, one
