@@ -429,7 +429,8 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     if (group, bits) == (64, 4) and dtype.itemsize == 2:
         yield from shared_rows(dtype)
     if group == GROUP_SIZES[0]:
-        for count in (33, *(4 * rows for rows in DEFAULT.tile_rows[:-1] if dtype.itemsize == 2)):
+        # Of larger tiles the last one has few rows, which waves of 64 multiply alone.
+        for count in (33, *(4 * rows + 9 for rows in DEFAULT.tile_rows[:-1] if dtype.itemsize == 2)):
             x = normal(dtype, count, 2 * group, seed=11)
             exact = reference.quantized_matmul(x, *stored, group, bits)
             name = f"{count} by 11, {2 * group} wide"
@@ -572,6 +573,21 @@ def tiles(dtype: np.dtype[Any]) -> Iterator[Case]:
     for bits in AFFINE_BITS:
         if bits not in BITS:
             yield tiled(dtype, bits)
+    yield stacked(dtype)
+
+
+def stacked(dtype: np.dtype[Any]) -> Case:
+    """Return the product of rows with matrices of a stack: runs within a tile and across two, a longer one, none."""
+    lengths = (20, 25, 32, 1, 70, 0, 9)
+    chosen = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    x = normal(dtype, len(chosen), 1, 64, seed=17)
+    stored = quantize(normal(dtype, len(lengths) * 11, 64, seed=18), 32, 4)
+    values = reference.weights(*stored, 32, 4).reshape(len(lengths), 11, 64)
+    stack = [part.reshape(len(lengths), 11, -1) for part in stored]
+    operands = (x, *stack, None, chosen)
+    options = {"group_size": 32, "bits": 4, "sorted_indices": True}
+    exact = reference.gather_qmm(x, values, None, chosen)
+    return Case(f"runs of {lengths} rows by 11, 64 wide", kernels.gather_qmm, operands, exact, options, slack=1)
 
 
 def tiled(dtype: np.dtype[Any], bits: int) -> Case:

@@ -62,9 +62,9 @@ class Table:
     tile_rows : tuple of int
         Rows of results that a threadgroup may take of a quantised product, the most first; tiles of 32-bit numbers
         have the least.
-    single_tile_rows : tuple of int
-        The same for 16-bit numbers and a matrix that all rows are multiplied with: the plan takes those with the least
-        work. Empty where it takes them as for several matrices.
+    matrix_tile_rows : tuple of int
+        The same for 16-bit numbers where matrix instructions take most of the issue slots of such tiles: the plan takes
+        those with the least work. Empty where it takes tiles of which several remain.
     untiled_rows : int
         Rows of results up to which a product does without tiles.
     vector_rows : int
@@ -110,7 +110,7 @@ class Table:
     multiplies_tiles: bool = True
     prefill_rows: tuple[int, ...] = (64, 32, 16)
     tile_rows: tuple[int, ...] = (128, 64, 32)
-    single_tile_rows: tuple[int, ...] = ()
+    matrix_tile_rows: tuple[int, ...] = ()
     untiled_rows: int = 8
     vector_rows: int = 8
     wgmma_rows: int = 9

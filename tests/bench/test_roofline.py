@@ -130,14 +130,14 @@ def share_of(gpu, dtype, bits, rows):
 def test_unpacking_leaves_the_slots_to_matrix_instructions():
     """In tiles of bfloat16, which is rounded on the way, and codes that cross words, where unpacking takes the most."""
     for gpu, rows in zip(GPUS[1:], (64, 128)):
-        assert rows == tile_rows(bfloat16, 17, gpu.target, is_single=True)
+        assert rows == tile_rows(bfloat16, 17, gpu.target, is_single=True) == tile_rows(bfloat16, 16, gpu.target)
         assert share_of(gpu, bfloat16, 5, rows) >= 0.6
 
 
 @pytest.mark.wide
 def test_matrix_instructions_take_most_of_every_tile():
     for gpu in GPUS:
-        for rows in gpu.target.table.single_tile_rows:
+        for rows in gpu.target.table.matrix_tile_rows:
             for bits in AFFINE_BITS:
                 for dtype in (bfloat16, np.dtype(np.float16)):
                     assert share_of(gpu, dtype, bits, rows) >= 0.6, (gpu.arch, rows, bits, dtype)

@@ -73,8 +73,20 @@ def test_tiles_of_one_matrix_take_the_least_work():
     assert chosen["gfx1151"] == [32, 32, 64, 64, 128, 128, 64, 128]
     assert chosen["gfx1201"] == [64, 64, 64, 64, 128, 128, 64, 128]
     assert chosen["gfx1030"] == [tile_rows(HALF, count, make_target("gfx1030", 64, 32, ROCM)) for count in counts]
-    wide = make_target("gfx942", 304, 64, ROCM)
-    assert tile_rows(HALF, 17, wide) == tile_rows(np.dtype(np.float32), 512, wide, is_single=True) == 32
+    assert tile_rows(np.dtype(np.float32), 512, make_target("gfx942", 304, 64, ROCM), is_single=True) == 32
+
+
+def test_tiles_of_stacks_take_the_least_work():
+    """Experts have 16 to 128 rows of a prompt of 512 or 2,048 each."""
+    chosen = {
+        arch: [tile_rows(HALF, count, make_target(arch, 64, 32, ROCM)) for count in (16, 32, 64, 128, 256)]
+        for arch in ("gfx942", "gfx1151", "gfx1201", "gfx1030")
+    }
+    assert chosen["gfx942"] == [128] * 5
+    assert chosen["gfx1151"] == [32, 64, 64, 128, 128]
+    assert chosen["gfx1201"] == [64, 64, 64, 128, 128]
+    assert chosen["gfx1030"] == [32, 32, 32, 32, 64]
+    assert tile_rows(np.dtype(np.float32), 512, make_target("gfx942", 304, 64, ROCM)) == 32
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -112,6 +124,21 @@ def test_rows_sorted_by_matrix(branch, dtype, bits, normal, close):
     w = weights_of(matrices, dtype, 32, bits, branch).reshape(5, 70, 64)
     close(got, reference.gather_qmm(x, w, None, chosen), magnitude=np.full(got.shape, 400.0), steps=4)
     assert not got.numpy()[-1].astype(np.float32).any()
+
+
+def test_runs_of_any_length(branch, normal, close):
+    """Runs of up to a tile's rows, at any place of the tiles, longer ones, and larger tiles."""
+    random = np.random.default_rng(8)
+    matrices = stored(40 * 3, 64, HALF, 64, 4)
+    w = weights_of(matrices, HALF, 64, 4, branch).reshape(40, 3, 64)
+    drawn = random.integers(1, 33, 40), random.integers(0, 100, 40)
+    for lengths in (*drawn, [32] * 9, [0, 33, 31, 65, 99], [1, 31, 900]):
+        stack = [hiprt.array(part.reshape(40, 3, -1)[: len(lengths)]) for part in matrices]
+        chosen = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+        x = normal((len(chosen), 1, 64), HALF, 2)
+        options = {"rhs_indices": hiprt.array(chosen), "sorted_indices": True}
+        got = kernels.gather_qmm(hiprt.array(x), *stack, **options)
+        close(got, reference.gather_qmm(x, w, None, chosen), magnitude=np.full(got.shape, 400.0), steps=4)
 
 
 @pytest.mark.parametrize("rows", [63, 64, 200])

@@ -252,14 +252,15 @@ struct tile<T, M, N, true> {
       add_factors(left, b + k, b_line, lane);
     }
   }
-  // The same where a's factors, TILE_DEPTH deep, are in registers.
+  // The same where a's factors, TILE_DEPTH deep, are in registers: of the first so many blocks of rows.
+  template <int PRESENT = DOWN>
   HIPRT_INLINE void add_factors(const Factor* left, const T* b, int b_line, uint lane) {
     b += int(lane % 16) * b_line + factor_start(lane);
     Factor right[N / 16];
 #pragma unroll
     for (int i = 0; i < N / 16; i++) right[i] = factor_at(b + i * 16 * b_line);
 #pragma unroll
-    for (int i = 0; i < BLOCKS; i++) {
+    for (int i = 0; i < PRESENT * (N / 16); i++) {
       TileSums part;
 #pragma unroll
       for (int e = 0; e < TILE_SUMS; e++) part[e] = sums[i * TILE_SUMS + e];

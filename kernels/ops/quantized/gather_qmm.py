@@ -121,6 +121,7 @@ TILES = Kernel(
         "quantized/codes.h",
         "matmul/stack.h",
         "matmul/tiles.h",
+        "quantized/run_pieces.h",
         "quantized/tile_codes.h",
         "quantized/tile_weights.h",
         "quantized/kept_rows.h",
@@ -376,11 +377,17 @@ def multiply(
 def tile_rows(dtype: np.dtype[Any], count: int, target: Target, *, is_single: bool = False) -> int:
     """Return the rows of a tile for matrices that each have `count` rows: large tiles where several still remain.
 
-    Where there `is_single`, one matrix, the target may have tiles of which those with the least work are taken.
+    The target may have tiles of which those with the least work are taken. Rows that are multiplied with a matrix start
+    anywhere in a tile, but for those of a single one: they are half a piece more where they are more than one.
     """
     choices = tile_choices(dtype, target.takes_loops, target.table)
-    if is_single and dtype.itemsize == 2 and target.table.single_tile_rows:
-        return min(target.table.single_tile_rows, key=lambda rows: -(-count // rows) * (rows + UNPACKED_ROWS))
+    if dtype.itemsize == 2 and target.table.matrix_tile_rows:
+
+        def work(rows: int) -> float:
+            pieces = -(-count // rows) if is_single else max(1.0, count / rows + 0.5)
+            return pieces * (rows + UNPACKED_ROWS)
+
+        return min(target.table.matrix_tile_rows, key=work)
     return next((rows for rows in choices if count >= 4 * rows), choices[-1])
 
 

@@ -6,11 +6,11 @@ constexpr uint COLUMNS = 64;
 const uint words = width / 32 * BITS;
 const uint groups = width / span;
 const uint first = threadgroup_position_in_grid.x * ROWS;
-const uint present = min(uint(ROWS), count - first);
 const uint first_column = threadgroup_position_in_grid.y * COLUMNS;
 #if HIPRT_CPU_LOOPS
 constexpr uint PART = 256;  // of the width, so that the rows of x stay close
 constexpr uint BESIDE = 4;  // columns unpacked together
+const uint present = min(uint(ROWS), count - first);
 float staged[ROWS * PART];
 float values[BESIDE * PART];
 float sums[ROWS * COLUMNS];
@@ -29,38 +29,31 @@ constexpr bool HAS_FACTORS = sizeof(T) == 2;  // of AMD's matrix instructions
 constexpr bool HAS_FACTORS = false;
 #endif
 constexpr uint DOWN = KEPT ? WAVES : ROWS * WAVES >= 256 ? 2 : 1;  // waves below each other
+constexpr uint APART = KEPT ? 16 * DOWN : 16;  // rows of a wave's blocks of 16
 constexpr uint LOADS = ROWS * DEPTH / RUN / THREADS;
 constexpr uint HALF = DEPTH / 2;  // codes of a column that one thread unpacks
 typedef tile<T, ROWS / DOWN, COLUMNS * DOWN / WAVES> Part;
 threadgroup pack<T, RUN> x_tiles[2 * ROWS * LINE / RUN];
 threadgroup pack<T, RUN> w_tiles[2 * COLUMNS * LINE / RUN];
+threadgroup uint starts[3 * ROWS / 32];
 threadgroup uint lefts[ROWS];
-threadgroup uint rights[ROWS];
 threadgroup uint items[ROWS];
 threadgroup T* x_tile = (threadgroup T*)x_tiles;
 threadgroup T* w_tile = (threadgroup T*)w_tiles;
 const uint index = thread_index_in_threadgroup;
 const uint lane = index % LANES;
-const uint down = index / LANES % DOWN * (ROWS / DOWN);
+const uint down = index / LANES % DOWN * (KEPT ? 16 : ROWS / DOWN);
 const uint beside = index / LANES / DOWN * (COLUMNS * DOWN / WAVES);
 #endif
 
-// Which row of x and which matrix each row of the result takes; a matrix of right_count does not exist.
+const stacked_rows rows{count,       lines,         given,         left_count,   left_divisor,  left_modulus,
+                        right_count, right_divisor, right_modulus, left_indices, right_indices, order};
 #if HIPRT_CPU_LOOPS
 for (uint i = 0; i < present; i++) {
-#else
-for (uint i = index; i < ROWS; i += THREADS) {
-#endif
-  const uint at = first + min(i, present - 1);
-  const uint item = (given & 4u) != 0 ? order[at] : at;
-  items[i] = item;
-  uint left = matrix_of(item / lines, left_divisor, left_modulus, (given & 1u) != 0, left_indices);
-  uint right = matrix_of(item / lines, right_divisor, right_modulus, (given & 2u) != 0, right_indices);
-  lefts[i] = left < left_count ? left * lines + item % lines : 0;
-  rights[i] = left < left_count ? min(right, right_count) : right_count;
+  items[i] = rows.item(first + i);
+  lefts[i] = rows.vector(items[i]);
+  rights[i] = rows.matrix(items[i]);
 }
-
-#if HIPRT_CPU_LOOPS
 const uint beyond = min(uint(COLUMNS), columns - first_column);
 for (uint from = 0, to; from < present; from = to) {
   const uint right = rights[from];
@@ -109,21 +102,34 @@ for (uint from = 0, to; from < present; from = to) {
   }
 }
 #else
-threadgroup_barrier(mem_flags::mem_threadgroup);
-const device T* vectors[LOADS];
-#pragma unroll
-for (uint i = 0; i < LOADS; i++) {
-  const uint piece = index + i * THREADS;
-  const uint row = KEPT ? down + i * 16 + lane % 16 : piece / (DEPTH / RUN);
-  vectors[i] = x + size_t(lefts[row]) * width + (KEPT ? lane / 16 : piece % (DEPTH / RUN)) * RUN;
+for (uint word = simdgroup_index_in_threadgroup; word < 3 * ROWS / 32; word += THREADS / 32) {
+  const uint row = first - ROWS + word * 32 + thread_index_in_simdgroup;
+  const uint bits = simd_sum(uint(rows.starts_run(row)) << thread_index_in_simdgroup);
+  if (thread_index_in_simdgroup == 0) starts[word] = bits;
 }
+threadgroup_barrier(mem_flags::mem_threadgroup);
 // Two threads unpack a column.
 const uint column = index / 2;
 const uint second = index % 2, half_start = second * HALF;
 const uint tiles = width / DEPTH;
-for (uint from = 0, to; from < present; from = to) {
-  const uint right = rights[from];
-  for (to = from + 1; to < present && rights[to] == right;) to++;
+const run_pieces<ROWS> pieces{starts};
+for (uint from = pieces.first(), to; from < 2 * ROWS && first + from - ROWS < count; from = to) {
+  to = pieces.end(from);
+  const uint start = first + from - ROWS, present = to - from;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint i = index; i < ROWS; i += THREADS) {
+    items[i] = rows.item(start + min(i, present - 1));
+    lefts[i] = rows.vector(items[i]);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  const uint right = rows.matrix(items[0]);
+  const device T* vectors[LOADS];
+#pragma unroll
+  for (uint i = 0; i < LOADS; i++) {
+    const uint piece = index + i * THREADS;
+    const uint row = KEPT ? down + i * APART + lane % 16 : piece / (DEPTH / RUN);
+    vectors[i] = x + size_t(lefts[row]) * width + (KEPT ? lane / 16 : piece % (DEPTH / RUN)) * RUN;
+  }
   Part part;
 #pragma unroll
   for (int i = 0; i < Part::COUNT; i++) part.sums[i] = 0.0f;
@@ -143,7 +149,7 @@ for (uint from = 0, to; from < present; from = to) {
       threadgroup_barrier(mem_flags::mem_threadgroup);
       if (KEPT) {
         kept_rows<T, BITS, Part, DEPTH, COLUMNS * LINE> kept{vectors, stored, span, tiles, unpacked, w_tile, lane};
-        kept.add_to(part);
+        kept.add_to(part, alike<LANES>(present + APART - 1) / APART);
       } else {
         shared_rows<T, BITS, Part, DEPTH, LOADS, ROWS * LINE, COLUMNS * LINE> shared{
             vectors,
@@ -203,9 +209,9 @@ for (uint from = 0, to; from < present; from = to) {
   }
 #pragma unroll
   for (int i = 0; i < Part::COUNT; i++) {
-    const uint m = down + Part::row(i, lane);
+    const uint row = Part::row(i, lane), m = down + row / 16 * APART + row % 16;
     const uint n = first_column + beside + Part::column(i, lane);
-    if (m >= from && m < to && n < columns) out[size_t(items[m]) * columns + n] = rounded<T>(part.sums[i]);
+    if (m < present && n < columns) out[size_t(items[m]) * columns + n] = rounded<T>(part.sums[i]);
   }
 }
 #endif

@@ -13,6 +13,7 @@ WAVES = 4  # that each SIMD shall have of a product
 ATTENTION_EACH = 2  # threadgroups of attention that are resident on a compute unit
 # Rows of tiles whose matrix instructions take 60 % of the issue slots and more, by count of machine code. With few rows
 # smaller tiles would wait for memory as long on CDNA and take 7 % less on gfx12, by the model of ``bench/roofline.py``.
+# Waves of CDNA leave out the blocks of a tile that have no rows.
 TILE_ROWS = {"gfx9": (128,), "gfx11": (128, 64, 32), "gfx12": (128, 64)}
 
 
@@ -46,7 +47,7 @@ def table(arch: str, compute_units: int) -> Table:
         simdgroups_each=simdgroups,
         attention_groups=groups,
         product_rows=2 if is_wide(arch) else 4,
-        single_tile_rows=next(
+        matrix_tile_rows=next(
             (TILE_ROWS[each] for each in TILE_ROWS if multiplies(arch) and arch.startswith(each)), ()
         ),
         turns_attention=multiplies(arch),
