@@ -33,6 +33,7 @@ from hiprt.kernels.ops.quantized.qmv import DOTS, KERNEL
 from hiprt.kernels.tuning.dots import dots_configuration, dots_of, steps_of
 from hiprt.kernels.tuning.sharing import sharing_of, simdgroups_of
 from hiprt.kernels.tuning.target import Target, make_target
+from hiprt.kernels.tuning.tile_splits import split_of
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.provider import ROCM
 
@@ -59,6 +60,9 @@ FULL_WAIT = re.compile(r"\s+(?:s_waitcnt\b.*\bvmcnt\(0\)|s_wait_loadcnt 0x0\b|s_
 SLOW = ("v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_")  # at a quarter of the speed
 PROMPT = 2048  # tokens
 TILE_DEPTH, THREADS = 32, 128  # of a tile
+STEPS_AHEAD = {32: 1, 64: 2}  # for which the loads of a step of a tile are on their way, by the lanes of a wave
+SUM_BYTES = 4
+SHARED_LATENCIES = 4  # of memory at the end of a tile that threadgroups share: sums are written, counted and read
 
 
 @dataclass(frozen=True)
@@ -399,7 +403,7 @@ class Step(NamedTuple):
 
 
 def matrix_step(code: Code, kernel: str) -> Step:
-    """Return the step of the loop with the most matrix instructions; its blocks may lie anywhere in the function.
+    """Return the step of the inner loop with the most matrix instructions; its blocks may lie anywhere in the function.
 
     Raises
     ------
@@ -407,6 +411,7 @@ def matrix_step(code: Code, kernel: str) -> Step:
         The function has no matrix instruction in a loop.
     """
     inside: dict[str, list[str]] = {}
+    outer: set[str] = set()  # of loops
     label, loop = "", ""
     for line in code.text.splitlines():
         if block := re.match(r"(?:\.L(BB\w+):|; %bb\.)", line):
@@ -415,9 +420,11 @@ def matrix_step(code: Code, kernel: str) -> Step:
             loop = found[1]
         elif "Loop Header: Depth" in line:
             loop = label
+        elif found := re.search(r"Parent Loop (BB\w+)", line):
+            outer.add(found[1])
         if instruction := re.match(r"\s+(v_\w+)", line):
             inside.setdefault(loop, []).append(instruction[1])
-    inside.pop("", None)
+    inside = {name: names for name, names in inside.items() if name and name not in outer}
     sizes = {name: [shape for each in names if (shape := SHAPE.search(each))] for name, names in inside.items()}
     most = max(sizes, key=lambda name: len(sizes[name]), default="")
     if not most or not sizes[most]:
@@ -442,7 +449,8 @@ def prefill_seconds(gpu: Gpu, preset: str, prompt: int = PROMPT) -> tuple[float,
 
     Groups of threads are resident as far as registers and memory allow, and come in whole rounds. A node costs what it
     costs in decode; what is neither a product nor attention costs a node only. In the last round a SIMD has the waves
-    that are left for it.
+    that are left for it. Loads are on their way for a step, on CDNA for two. Sums of tiles that threadgroups share are
+    written and read at the memory's bandwidth.
     """
     settings = PRESETS[preset]
     layers, heads, head = settings["num_hidden_layers"], settings["num_attention_heads"], settings["head_dim"]
@@ -451,14 +459,21 @@ def prefill_seconds(gpu: Gpu, preset: str, prompt: int = PROMPT) -> tuple[float,
     steps = tiles.operations * THREADS // gpu.wave // (2 * height * TILE_COLUMNS * TILE_DEPTH)  # of a turn
     simds, each_group = SIMDS * gpu.units, THREADS // gpu.wave
     slots = simds * tiles.waves // each_group
+    row_tiles = -(-prompt // height)
+    latency = gpu.latency / STEPS_AHEAD[gpu.wave]
     seconds = operations = 0.0
     for product, _, times_each in products(settings):
         rows = prompt if times_each > 1 else 1  # the last token alone has logits
         if rows > 1:
-            rounds, rest = divmod(-(-prompt // height) * -(-product.rows // TILE_COLUMNS), slots)
+            count_of_tiles = row_tiles * -(-product.rows // TILE_COLUMNS)
+            split = split_of(product.rows, product.width, prompt, height, gpu.target)
+            rounds, rest = divmod(count_of_tiles * split, slots)
             for count, waves in ((rounds, tiles.waves), (1, -(-rest * each_group // simds))):
-                step = max(waves * sum(tiles.seconds(gpu)) / steps, gpu.latency if waves else 0.0)
-                seconds += times_each * count * (product.width // TILE_DEPTH) * step
+                step = max(waves * sum(tiles.seconds(gpu)) / steps, latency if waves else 0.0)
+                seconds += times_each * count * -(-(product.width // TILE_DEPTH) // split) * step
+            if split > 1:
+                sums = 2.0 * split * count_of_tiles * height * TILE_COLUMNS * SUM_BYTES
+                seconds += times_each * (sums / gpu.bandwidth + SHARED_LATENCIES * gpu.latency)
             operations += times_each * 2.0 * rows * product.rows * product.width
         else:
             seconds += bytes_of(product) / gpu.bandwidth

@@ -87,6 +87,7 @@ class Dialect:
         restrict: bool,
         resident: int = 1,
         cluster: int = 1,
+        waves: int = 1,
     ) -> str:
         """Return a whole kernel: the signature, definitions, the attributes that the body names, and the body."""
         signature = [self.parameter(p, i, restrict) for i, p in enumerate(parameters)]
@@ -99,6 +100,7 @@ class Dialect:
             signature, attributes = signature + attributes, []
         bounds = str(threads) if self.is_metal or resident == 1 else f"{threads}, {resident}"
         grouped = f" __cluster_dims__({cluster})" if cluster > 1 else ""
+        grouped += f" HIPRT_WAVES({waves})" if waves > 1 else ""
         text = body if self.is_metal else declare_shared(body)
         opening = self.opening.format(name=name, threads=bounds, cluster=grouped, parameters=", ".join(signature))
         generated = f'#line 1 "signature of {file}"'

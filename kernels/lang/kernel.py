@@ -73,6 +73,8 @@ class Kernel:
     cluster : callable, optional
         Takes the template by name; returns how many neighbouring threadgroups see each other's threadgroup memory, 1 on
         targets other than NVIDIA's.
+    waves : int, optional
+        The waves that each SIMD of AMD's GPUs of 64 lanes shall hold, which bounds the registers of a thread.
     shared : callable, optional
         A function that returns, for the template by name and the target, the bytes of the memory that the body
         declares ``extern __shared__``.
@@ -108,6 +110,7 @@ class Kernel:
         ahead: Sequence[str] | None = None,
         resident: int | Callable[[Mapping[str, Any]], int] = 1,
         cluster: Callable[[Mapping[str, Any]], int] | None = None,
+        waves: int = 1,
         shared: Callable[[Mapping[str, Any], Target], int] | None = None,
         source: str | None = None,
         instances: Callable[[bool], Iterable[Mapping[str, Any]]] | None = None,
@@ -122,6 +125,7 @@ class Kernel:
         self.aliasing = dict(aliasing or {})
         self.resident = resident
         self.cluster = cluster
+        self.waves = waves
         self.shared = shared
         self.ahead = None if ahead is None else tuple(ahead)
         self.instances = instances
@@ -216,6 +220,7 @@ class Kernel:
             threads=self.threads(named) if callable(self.threads) else self.threads,
             resident=self.resident(named) if callable(self.resident) else self.resident,
             cluster=self.cluster(named) if self.cluster else 1,
+            waves=self.waves,
             restrict=not self.aliasing,
         )
         return "".join([dialect.prelude, *headers, kernel])

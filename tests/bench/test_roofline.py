@@ -23,7 +23,7 @@ from hiprt.bench.roofline import (
     products,
 )
 from hiprt.kernels.ops.quantized.formats import AFFINE_BITS
-from hiprt.kernels.ops.quantized.gather_qmm import TILES, tile_rows
+from hiprt.kernels.ops.quantized.gather_qmm import SHARED_TILES, TILES, tile_rows
 
 LOOP = """
 .LBB0_1:
@@ -119,10 +119,13 @@ def test_prompts_are_modelled_by_matrix_instructions(capsys):
     assert short["prompt"] == 512
     rates = [[row["model: tok/s"] for row in each["predictions"]] for each in (short, found)]
     assert rates[0][-1] < rates[1][-1]  # gfx942 has more SIMDs than most products of a short prompt have waves
+    for gpu in GPUS:
+        seconds, operations = roofline.prefill_seconds(gpu, "qwen3-4b", 512)
+        assert operations / seconds > 0.35 * gpu.matrix
 
 
-def share_of(gpu, dtype, bits, rows):
-    code = code_of(TILES, TILES.values_of({"T": dtype, "BITS": bits, "ROWS": rows}), gpu.arch)
+def share_of(gpu, dtype, bits, rows, kernel=TILES):
+    code = code_of(kernel, kernel.values_of({"T": dtype, "BITS": bits, "ROWS": rows}), gpu.arch)
     assert code.spills == 0
     return matrix_step(code, "tiles").share(gpu)
 
@@ -132,6 +135,7 @@ def test_unpacking_leaves_the_slots_to_matrix_instructions():
     for gpu, rows in zip(GPUS[1:], (64, 128)):
         assert rows == tile_rows(bfloat16, 17, gpu.target, is_single=True) == tile_rows(bfloat16, 16, gpu.target)
         assert share_of(gpu, bfloat16, 5, rows) >= 0.6
+    assert share_of(GPUS[2], bfloat16, 4, 128, SHARED_TILES) >= 0.6
 
 
 @pytest.mark.wide

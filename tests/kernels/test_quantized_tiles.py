@@ -1,15 +1,18 @@
 """quantized_matmul and gather_qmm of many rows: tiles of weights that are unpacked once."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import graphs, kernels, library
-from hiprt.kernels.ops.quantized.gather_qmm import tile_rows
+from hiprt.kernels.ops.quantized.gather_qmm import multiply, tile_rows
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
-from hiprt.kernels.tuning.target import make_target
+from hiprt.kernels.tuning.target import force_generic, make_target
+from hiprt.kernels.tuning.tile_splits import split_of
 from hiprt.provider import CPU, ROCM
 
 HALF = np.dtype(np.float16)
@@ -87,6 +90,34 @@ def test_tiles_of_stacks_take_the_least_work():
     assert chosen["gfx1201"] == [64, 64, 64, 128, 128]
     assert chosen["gfx1030"] == [32, 32, 32, 32, 64]
     assert tile_rows(np.dtype(np.float32), 512, make_target("gfx942", 304, 64, ROCM)) == 32
+
+
+def test_few_tiles_share_the_width():
+    """A short prompt of the 4B preset on an MI300X; other GPUs have fewer compute units than tiles."""
+    chip = make_target("gfx942", 304, 64, ROCM)
+    products = (6144, 2560), (2560, 4096), (19456, 2560), (2560, 9728)
+    assert [split_of(*product, 512, 128, chip) for product in products] == [3, 5, 1, 7]
+    assert [split_of(*product, 8192, 128, chip) for product in products] == [1, 1, 1, 1]
+    assert split_of(64, 32, 1, 128, chip) == split_of(0, 64, 9, 128, chip) == 1
+    assert split_of(2560, 96, 1, 128, chip) <= 3
+    for arch in ("gfx1201", "gfx906", "sm_80"):
+        assert split_of(2560, 4096, 512, 128, make_target(arch, 304, 64 if arch == "gfx906" else 32, ROCM)) == 1
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "split"), [(33, 70, 224, 2), (130, 3, 160, 3), (9, 130, 96, 3), (40, 65, 1120, 8)]
+)
+def test_threadgroups_share_the_width(stream, monkeypatch, close, m, n, k, split):
+    """Also again, with the counters that the first launch leaves, and in a graph."""
+    monkeypatch.setattr(sys.modules[multiply.__module__], "split_of", lambda *_: split)
+    with force_generic():
+        first = check(close, "generic", m, n, k, HALF, 32, 4).numpy()
+        np.testing.assert_array_equal(check(close, "generic", m, n, k, HALF, 32, 4).numpy(), first)
+        matrix = list(map(hiprt.array, stored(n, k, HALF, 32, 4)))
+        x = hiprt.array(np.random.default_rng(1).normal(size=(m, k)).astype(HALF))
+        step = graphs.Step(lambda: kernels.quantized_matmul(x, *matrix, group_size=32), stream=stream)
+        for _ in range(2):
+            np.testing.assert_array_equal(step().numpy(), first)
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

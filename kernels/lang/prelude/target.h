@@ -44,6 +44,13 @@
 #endif
 #endif
 
+// The waves that a SIMD of CDNA shall hold at least, which bounds a kernel's registers.
+#if HIPRT_TARGET_AMD && defined(__GFX9__)
+#define HIPRT_WAVES(count) __attribute__((amdgpu_waves_per_eu(count)))
+#else
+#define HIPRT_WAVES(count)
+#endif
+
 #define HIPRT_INLINE __device__ inline __attribute__((always_inline))
 
 // The last parameter of an operation among lanes is its place in the program's text. The CPU device runs each lane by itself

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hiprt.array import Array, Form, make
+from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import FLOATS, result
+from hiprt.kernels.ops.arrivals import arrivals
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.kernels.ops.elementwise.copies import astype, contiguous
 from hiprt.kernels.ops.matmul.stacks import ITEMS, SCALARS, Numbers, Side, index_array, items, named, side_of, size_of
@@ -31,6 +33,7 @@ from hiprt.kernels.ops.reduction.sort import argsort
 from hiprt.kernels.tuning.choices import Run, choose
 from hiprt.kernels.tuning.table import DEFAULT, Table
 from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.kernels.tuning.tile_splits import split_of
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.objects import Planned
 from hiprt.op import op
@@ -48,6 +51,9 @@ PACKED_INPUTS = {
     "left_indices": "uint",
     "right_indices": "uint",
 }
+BODY = OPS / "quantized/quantized_tiles.metal"
+MATRIX = ("x", "weight", "scales", "biases")  # what a product with one matrix reads
+FLOAT32 = np.dtype(np.float32)
 TILE_COLUMNS = 64
 UNPACKED_ROWS = 32  # rows whose products take as long as unpacking the weights of their tile, by count of machine code
 SIMDGROUPS = 4
@@ -105,32 +111,53 @@ KERNEL = Kernel(
     threads=128,
     instances=each(TRANSPOSED=(False, True)),
 )
-TILES = Kernel(
-    "quantized/quantized_tiles",
-    inputs={**PACKED_INPUTS, "order": "uint"},
-    outputs={"out": "T"},
-    scalars={
-        "columns": "uint",
-        "width": "uint",
-        "span": "uint",
-        "count": "uint",
-        **{name: word for name, word in SCALARS.items() if name != "start"},
-    },
-    template={"T": "dtype", "BITS": "int", "ROWS": "int"},
-    headers=(
-        "quantized/codes.h",
-        "matmul/stack.h",
-        "matmul/tiles.h",
-        "quantized/run_pieces.h",
-        "quantized/tile_codes.h",
-        "quantized/tile_weights.h",
-        "quantized/kept_rows.h",
-        "quantized/shared_rows.h",
-    ),
-    threads=128,
-    instances=tile_instances,
-    part_of="quantized_matmul",
+# What the body of tiles is given where threadgroups share the width of a tile, of a product with one matrix.
+SHARED = (
+    "#define HIPRT_SHARED_TILES 1",
+    "constexpr bool SHARED = true;",
+    "constexpr uint left_divisor = 1, left_modulus = 1, left_count = 1;",
+    "constexpr uint right_divisor = 1, right_modulus = 1, right_count = 1;",
+    "const uint lines = count, given = 0;",
+    "const device uint *left_indices = nullptr, *right_indices = nullptr, *order = nullptr;",
 )
+
+
+def tiles_kernel(name: str, *, is_shared: bool = False) -> Kernel:
+    """Return a kernel around the body ``quantized_tiles.metal``; with `is_shared`, threadgroups share the width."""
+    return Kernel(
+        name,
+        inputs={name: PACKED_INPUTS[name] for name in MATRIX} if is_shared else {**PACKED_INPUTS, "order": "uint"},
+        updates={"arrived": "uint", "parts": "float"} if is_shared else {},
+        outputs={"out": "T"},
+        scalars={
+            "columns": "uint",
+            "width": "uint",
+            "span": "uint",
+            "count": "uint",
+            **({"shares": "uint"} if is_shared else {name: SCALARS[name] for name in SCALARS if name != "start"}),
+        },
+        template={"T": "dtype", "BITS": "int", "ROWS": "int"},
+        headers=(
+            "quantized/codes.h",
+            "matmul/stack.h",
+            "matmul/tiles.h",
+            "quantized/run_pieces.h",
+            "quantized/tile_codes.h",
+            "quantized/tile_weights.h",
+            "quantized/kept_rows.h",
+            "quantized/shared_rows.h",
+        ),
+        threads=128,
+        waves=2,  # hiprtc of HIP 6.4 would take so many registers that there is one
+        source="\n".join([*SHARED, '#line 1 "quantized_tiles.metal"', BODY.read_text()]) if is_shared else None,
+        instances=None if is_shared else tile_instances,
+        ahead=() if is_shared else None,
+        part_of="quantized_matmul",
+    )
+
+
+TILES = tiles_kernel("quantized/quantized_tiles")
+SHARED_TILES = tiles_kernel("quantized/shared_tiles", is_shared=True)
 
 
 class Operands(NamedTuple):
@@ -366,8 +393,8 @@ def multiply(
         rows = None
         if is_single and given.biases is not None:
             rows = chosen_rows(x, given.w, given.scales, given.biases, form, given.columns, count, target)
-        launch = tiles_launch(form, x.dtype, *sizes, *numbers, flags | (order is not None) << 2, target, rows)
-        launch(stream, out=out, order=given.w if order is None else order, **operands)
+        tiles = tiles_plan(form, x.dtype, *sizes, *numbers, flags | (order is not None) << 2, target, rows, is_single)
+        tiles.run(stream, out=out, order=given.w if order is None else order, **operands)
         return out
     for launch in launches_of(form, x.dtype, *sizes, *numbers, flags, given.is_packed, given.is_transposed, target):
         launch(stream, out=out, **operands)
@@ -404,11 +431,11 @@ def chosen_rows(
     others = (rows for rows in tile_choices(dtype, target.takes_loops, target.table) if rows <= least)
 
     def run(way: int) -> Run:
-        launch = tiles_launch(form, dtype, columns, width, count, count, ONE.numbers, ONE.numbers, 0, target, way)
+        plan = tiles_plan(form, dtype, columns, width, count, count, ONE.numbers, ONE.numbers, 0, target, way, True)
 
         def launched(stream: Stream, given: dict[str, Any]) -> None:
             unread = dict.fromkeys(("left_indices", "right_indices", "order"), given["weight"])
-            launch(stream, out=make((count, columns), dtype, stream), **given, **unread)
+            plan.run(stream, out=make((count, columns), dtype, stream), **given, **unread)
 
         return launched
 
@@ -418,8 +445,30 @@ def chosen_rows(
     return choose(target, name, [rule, *(rows for rows in others if rows != rule)], operands, run)
 
 
+class TilesPlan(NamedTuple):
+    """A launch of a kernel of tiles, and what threadgroups leave that share the width of one.
+
+    Attributes
+    ----------
+    launch : Launch
+    parts : tuple of int, or None
+        The shape of the sums of each tile, by the threadgroup that leaves them; None where none share a tile.
+    """
+
+    launch: Launch
+    parts: tuple[int, ...] | None = None
+
+    def run(self, stream: Stream, **operands: Array) -> None:
+        """Launch on a stream."""
+        if self.parts is None:
+            self.launch(stream, **operands)
+        else:
+            given = {name: operands[name] for name in ("out", *MATRIX)}
+            self.launch(stream, **given, arrived=arrivals(stream), parts=make(self.parts, FLOAT32, stream))
+
+
 @Planned
-def tiles_launch(
+def tiles_plan(
     form: Format,
     dtype: np.dtype[Any],
     columns: int,
@@ -431,22 +480,27 @@ def tiles_launch(
     flags: int,
     target: Target,
     rows: int | None = None,
-) -> Launch:
-    """Return the launch of the kernel of tiles, for `count` rows of results; the rules have the rows of a tile."""
+    is_single: bool = False,
+) -> TilesPlan:
+    """Return the plan for `count` rows of results; the rules have the rows of a tile.
+
+    Where there `is_single`, one matrix, threadgroups may share the width of a tile.
+    """
     rows = rows or tile_rows(dtype, count // max(right[-1], 1), target, is_single=right[-1] == 1)
-    return Launch(
-        TILES,
-        (-(-count // rows), -(-columns // TILE_COLUMNS), 1),
+    split = split_of(columns, depth, count, rows, target) if is_single and dtype.itemsize == 2 else 1
+    grid = (-(-count // rows), -(-columns // TILE_COLUMNS), split)
+    launch = Launch(
+        SHARED_TILES if split > 1 else TILES,
+        grid,
         (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1),
         {"T": dtype, "BITS": form.bits, "ROWS": rows},
         columns=columns,
         width=depth,
         span=form.group_size,
         count=count,
-        lines=lines,
-        given=flags,
-        **named(left, right),
+        **({"shares": split} if split > 1 else {"lines": lines, "given": flags, **named(left, right)}),
     )
+    return TilesPlan(launch, (grid[0] * grid[1], split, rows, TILE_COLUMNS) if split > 1 else None)
 
 
 @Planned

@@ -4,33 +4,36 @@
 namespace metal {
 
 // A lane loads the factors of its rows from `vectors`, and unpacks half a step of a column of the weights into `unpacked`.
-// The two tiles of `weights`, used in turn, are APART elements apart.
+// The two tiles of `weights`, used in turn, are APART elements apart. What a step needs is on its way for two steps.
 template <typename T, int BITS, typename Part, int DEPTH, int APART>
 struct kept_rows {
   enum : int { LINE = tile_line<T, DEPTH>() };
-  const T** vectors;  // of the step that is multiplied, or of the one before
+  const T** vectors;  // at the step that is loaded, or so far before it as `load` is told
   tile_weights<T, BITS> stored;
-  uint span, steps;
+  uint span, first, last;  // from the first of the steps to before the last
   T* unpacked;
   const T* weights;
   uint lane;
+  typename tile_weights<T, BITS>::loaded codes[2];
   typename tile_factor<T>::type rows[2][Part::DOWN];
 
-  // A step's weights and rows, which are `further` elements behind the vectors.
   template <int BLOCKS>
-  HIPRT_INLINE void load(int side, uint step, uint further) {
-    stored.load(step * BITS, step * DEPTH / span);
-    __builtin_amdgcn_sched_barrier(0);  // what is needed first comes first
+  HIPRT_INLINE void advance(uint steps) {
 #pragma unroll
-    for (int i = 0; i < BLOCKS; i++) rows[side][i] = factor_at(vectors[i] + further);
+    for (int i = 0; i < BLOCKS; i++) vectors[i] += steps * DEPTH;
   }
   template <int BLOCKS>
-  HIPRT_INLINE void multiply(Part& part, int side, uint next, uint further) {
-    stored.unpack_to(unpacked + side * APART);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    // What the next step needs is on its way during this one's products; the last step loads its own again.
-    load<BLOCKS>(1 - side, next, further);
+  HIPRT_INLINE void load(int side, uint step, uint further) {
+    codes[side] = stored.at(step * BITS, step * DEPTH / span);
+    __builtin_amdgcn_sched_barrier(0);  // what is needed first comes first
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) rows[side][i] = factor_at(vectors[i] + further * DEPTH);
     __builtin_amdgcn_sched_barrier(0);
+  }
+  template <int BLOCKS>
+  HIPRT_INLINE void multiply(Part& part, int side) {
+    stored.unpack_to(unpacked + side * APART, codes[side]);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
     part.template add_factors<BLOCKS>(rows[side], weights + side * APART, LINE, lane);
     __builtin_amdgcn_sched_barrier(0);  // else the next step's codes are waited for here
   }
@@ -41,16 +44,24 @@ struct kept_rows {
       add_to<(BLOCKS + 1) / 2>(part, present);
       return;
     }
-    load<BLOCKS>(0, 0, 0);
-    uint step = 0;
-    for (; step + 2 <= steps; step += 2) {
-      multiply<BLOCKS>(part, 0, step + 1, DEPTH);
-      const uint next = min(step + 2, steps - 1);
-#pragma unroll
-      for (int i = 0; i < BLOCKS; i++) vectors[i] += (next - step) * DEPTH;
-      multiply<BLOCKS>(part, 1, next, 0);
+    advance<BLOCKS>(first);
+    load<BLOCKS>(0, first, 0);
+    uint step = first;
+    if (step + 1 < last) {
+      load<BLOCKS>(1, step + 1, 1);
+      for (; step + 4 <= last; step += 2) {
+        advance<BLOCKS>(2);
+        multiply<BLOCKS>(part, 0);
+        load<BLOCKS>(0, step + 2, 0);
+        multiply<BLOCKS>(part, 1);
+        load<BLOCKS>(1, step + 3, 1);
+      }
+      multiply<BLOCKS>(part, 0);
+      if (step + 2 < last) load<BLOCKS>(0, step + 2, 2);
+      multiply<BLOCKS>(part, 1);
+      step += 2;
     }
-    if (step < steps) multiply<BLOCKS>(part, 0, step, 0);
+    if (step < last) multiply<BLOCKS>(part, 0);
   }
 };
 // Numbers of 32 bits have no matrix instructions.

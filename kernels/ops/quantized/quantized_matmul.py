@@ -61,7 +61,7 @@ def quantized_matmul(
     weights in affine formats are unpacked once for many rows and multiplied by matrix instructions where the device has
     them. A GPU then rounds each weight ``code * scale + bias`` to the dtype first. On Hopper GPUs
     rows of 16-bit numbers with codes of 4 or 8 bits go by that chip's own matrix instructions; the order of their sums
-    depends on how many rows there are.
+    depends on how many rows there are. So it does on AMD's CDNA GPUs, where threadgroups share the width of few tiles.
     """
     op = "quantized_matmul"
     stream = stream or current_stream()

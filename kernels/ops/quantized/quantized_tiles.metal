@@ -1,7 +1,14 @@
 // out[m][n] = sum over k of x[m][k] * (code[n][k] * scale + bias), for many rows: a threadgroup takes ROWS of them and
 // COLUMNS columns, and unpacks the weights of its columns once for all of its rows. Neighbouring rows that are
 // multiplied with the same matrix of the stack are one run, and each run reads its matrix once; order, where it is given,
-// says which rows are neighbours.
+// says which rows are neighbours. Where there is one matrix and the kernel is SHARED, so many threadgroups along z as there
+// are shares have the width of a tile: each leaves its sums in `parts`, and the last one adds them up in their order.
+#if !defined(HIPRT_SHARED_TILES)
+constexpr bool SHARED = false;
+constexpr uint shares = 1;
+device uint* const arrived = nullptr;
+device float* const parts = nullptr;
+#endif
 constexpr uint COLUMNS = 64;
 const uint words = width / 32 * BITS;
 const uint groups = width / span;
@@ -36,8 +43,7 @@ typedef tile<T, ROWS / DOWN, COLUMNS * DOWN / WAVES> Part;
 threadgroup pack<T, RUN> x_tiles[2 * ROWS * LINE / RUN];
 threadgroup pack<T, RUN> w_tiles[2 * COLUMNS * LINE / RUN];
 threadgroup uint starts[3 * ROWS / 32];
-threadgroup uint lefts[ROWS];
-threadgroup uint items[ROWS];
+threadgroup uint answer;
 threadgroup T* x_tile = (threadgroup T*)x_tiles;
 threadgroup T* w_tile = (threadgroup T*)w_tiles;
 const uint index = thread_index_in_threadgroup;
@@ -111,24 +117,20 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 // Two threads unpack a column.
 const uint column = index / 2;
 const uint second = index % 2, half_start = second * HALF;
-const uint tiles = width / DEPTH;
+const uint share = SHARED ? threadgroup_position_in_grid.z : 0;
+const uint tiles = width / DEPTH, each = (tiles + shares - 1) / shares;
+const uint first_tile = share * each, last_tile = min(tiles, first_tile + each);
 const run_pieces<ROWS> pieces{starts};
 for (uint from = pieces.first(), to; from < 2 * ROWS && first + from - ROWS < count; from = to) {
   to = pieces.end(from);
   const uint start = first + from - ROWS, present = to - from;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (uint i = index; i < ROWS; i += THREADS) {
-    items[i] = rows.item(start + min(i, present - 1));
-    lefts[i] = rows.vector(items[i]);
-  }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  const uint right = rows.matrix(items[0]);
+  const uint right = rows.matrix(rows.item(start));
   const device T* vectors[LOADS];
 #pragma unroll
   for (uint i = 0; i < LOADS; i++) {
     const uint piece = index + i * THREADS;
     const uint row = KEPT ? down + i * APART + lane % 16 : piece / (DEPTH / RUN);
-    vectors[i] = x + size_t(lefts[row]) * width + (KEPT ? lane / 16 : piece % (DEPTH / RUN)) * RUN;
+    vectors[i] = x + size_t(rows.vector(rows.item(start + min(row, present - 1)))) * width + (KEPT ? lane / 16 : piece % (DEPTH / RUN)) * RUN;
   }
   Part part;
 #pragma unroll
@@ -148,14 +150,15 @@ for (uint from = pieces.first(), to; from < 2 * ROWS && first + from - ROWS < co
       T* const unpacked = w_tile + column * LINE + half_start;
       threadgroup_barrier(mem_flags::mem_threadgroup);
       if (KEPT) {
-        kept_rows<T, BITS, Part, DEPTH, COLUMNS * LINE> kept{vectors, stored, span, tiles, unpacked, w_tile, lane};
+        kept_rows<T, BITS, Part, DEPTH, COLUMNS * LINE> kept{vectors, stored, span, first_tile, last_tile, unpacked, w_tile, lane};
         kept.add_to(part, alike<LANES>(present + APART - 1) / APART);
       } else {
         shared_rows<T, BITS, Part, DEPTH, LOADS, ROWS * LINE, COLUMNS * LINE> shared{
             vectors,
             stored,
             span,
-            tiles,
+            first_tile,
+            last_tile,
             x_tile + index / (DEPTH / RUN) * LINE + index % (DEPTH / RUN) * RUN,
             THREADS / (DEPTH / RUN) * LINE,
             unpacked,
@@ -171,16 +174,18 @@ for (uint from = pieces.first(), to; from < 2 * ROWS && first + from - ROWS < co
       const device uint* packed = weight + line * words + second * (BITS / 2);
       // What the next tile needs of the weights is loaded before this one's products.
       sixteen_codes<BITS> codes;
-      codes.load(packed);
-      float scale = float(scales[line * groups]), bias = float(biases[line * groups]);
+      codes.load(packed + first_tile * BITS);
+      const size_t group = line * groups + first_tile * DEPTH / span;
+      float scale = float(scales[group]), bias = float(biases[group]);
       threadgroup_barrier(mem_flags::mem_threadgroup);
 #pragma unroll
       for (uint i = 0; i < LOADS; i++) {
         const uint piece = index + i * THREADS;
-        copy_to_tile(x_tile + piece / (DEPTH / RUN) * LINE + piece % (DEPTH / RUN) * RUN, vectors[i]);
+        threadgroup T* to_piece = x_tile + piece / (DEPTH / RUN) * LINE + piece % (DEPTH / RUN) * RUN;
+        copy_to_tile(to_piece, vectors[i] + first_tile * DEPTH);
       }
-      for (uint t = 0; t < tiles; t++) {
-        const uint side = t & 1u;
+      for (uint t = first_tile; t < last_tile; t++) {
+        const uint side = (t - first_tile) & 1u;
         threadgroup T* unpacked = w_tile + (side * COLUMNS + column) * LINE + half_start;
         const sixteen_codes<BITS> first = codes.from_first(second);
 #pragma unroll
@@ -191,7 +196,7 @@ for (uint from = pieces.first(), to; from < 2 * ROWS && first + from - ROWS < co
         }
         wait_for_tiles();
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        if (t + 1 < tiles) {
+        if (t + 1 < last_tile) {
           codes.load(packed + (t + 1) * BITS);
           scale = float(scales[line * groups + (t + 1) * DEPTH / span]);
           bias = float(biases[line * groups + (t + 1) * DEPTH / span]);
@@ -207,11 +212,36 @@ for (uint from = pieces.first(), to; from < 2 * ROWS && first + from - ROWS < co
       }
     }
   }
+  if (SHARED) {
+    typedef pack<float, 4> Four;
+    const uint tile = threadgroup_position_in_grid.y * ((count + ROWS - 1) / ROWS) + threadgroup_position_in_grid.x;
+    device Four* const left = (device Four*)parts + size_t(tile) * (shares * Part::COUNT / 4 * THREADS);
+    uint place = index;
+#if HIPRT_TARGET_AMD
+    asm("" : "+v"(place));  // else the places of all sums are computed before the products, and keep their registers
+#endif
+#pragma unroll
+    for (int i = 0; i < Part::COUNT / 4; i++) {
+      const Four four = {{part.sums[4 * i], part.sums[4 * i + 1], part.sums[4 * i + 2], part.sums[4 * i + 3]}};
+      left[(share * (Part::COUNT / 4) + i) * THREADS + place] = four;
+    }
+    if (!arrives_last(arrived + tile, shares, index, &answer)) return;
+#pragma unroll
+    for (int i = 0; i < Part::COUNT; i++) part.sums[i] = 0.0f;
+    for (uint other = 0; other < shares; other++) {
+#pragma unroll
+      for (int i = 0; i < Part::COUNT / 4; i++) {
+        const Four four = left[(other * (Part::COUNT / 4) + i) * THREADS + place];
+#pragma unroll
+        for (int j = 0; j < 4; j++) part.sums[4 * i + j] += four.values[j];
+      }
+    }
+  }
 #pragma unroll
   for (int i = 0; i < Part::COUNT; i++) {
     const uint row = Part::row(i, lane), m = down + row / 16 * APART + row % 16;
     const uint n = first_column + beside + Part::column(i, lane);
-    if (m < present && n < columns) out[size_t(items[m]) * columns + n] = rounded<T>(part.sums[i]);
+    if (m < present && n < columns) out[size_t(rows.item(start + m)) * columns + n] = rounded<T>(part.sums[i]);
   }
 }
 #endif

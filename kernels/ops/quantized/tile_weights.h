@@ -12,25 +12,30 @@ struct tile_weights {
   const T* biases;
   uint code_bytes, group_bytes;
   uint second;  // of the halves of a step
-  sixteen_codes<BITS> codes;
-  T scale, bias;
+
+  struct loaded {
+    sixteen_codes<BITS> codes;
+    T scale, bias;
+  };
 
   template <typename E>
   static HIPRT_INLINE const E* further(const E* from, uint& bytes) {
     asm("" : "+v"(bytes));
     return (const E*)((const uchar*)from + bytes);
   }
-  // Load the codes from a word on, and what belongs to their group.
-  HIPRT_INLINE void load(uint word, uint group) {
-    codes.load(further(packed + word, code_bytes));
-    scale = *further(scales + group, group_bytes);
-    bias = *further(biases + group, group_bytes);
+  // The codes from a word on, and what belongs to their group.
+  HIPRT_INLINE loaded at(uint word, uint group) {
+    loaded found;
+    found.codes.load(further(packed + word, code_bytes));
+    found.scale = *further(scales + group, group_bytes);
+    found.bias = *further(biases + group, group_bytes);
+    return found;
   }
-  // Write what the loaded codes stand for.
-  HIPRT_INLINE void unpack_to(T* to) const {
-    const sixteen_codes<BITS> first = codes.from_first(second);
+  // Write what codes stand for.
+  HIPRT_INLINE void unpack_to(T* to, const loaded& given) const {
+    const sixteen_codes<BITS> first = given.codes.from_first(second);
 #pragma unroll
-    for (int e = 0; e < 16; e += 8) unpack_eight(to + e, first.words, e, scale, bias);
+    for (int e = 0; e < 16; e += 8) unpack_eight(to + e, first.words, e, given.scale, given.bias);
   }
   template <typename E>
   static HIPRT_INLINE void unpack_eight(E* to, const uint* words, uint from, E scale, E bias) {
