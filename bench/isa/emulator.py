@@ -59,6 +59,7 @@ endfor"""
 # The lane that ds_bpermute_b32 reads is a remainder, which is negative for some bits of lanes that are switched off.
 SOURCE = re.compile(r"src_lane = .* % (\d+)U?;")
 MASKED = r"src_lane = ((VGPR[i][ADDR].u32 + OFFSET.u32) >> 2U) & (\1U - 1U);"
+ROW_XMASK, QUAD_PERM_OWN = 0x160, 0xE4  # controls of DPP: the latter moves nothing
 LDS_GRANULE = 512
 LARGEST_LDS = 64 * 1024
 LDS_WINDOW = (1 << 32) + (1 << 16)
@@ -159,8 +160,19 @@ class Emulator:
 def teach(emu: Any) -> None:
     """Add the swizzle to the emulator, beside the instructions that move words between lanes, and answers of atomics.
 
-    It knows the bit by which an atomic instruction returns what was there by the name that RDNA 3 has for it.
+    It knows the bit by which an atomic instruction returns what was there by the name that RDNA 3 has for it. Of the
+    controls of DPP it lacks row_xmask, by which a lane reads the one that an exclusive or of its number finds.
     """
+    control_of = emu._dpp16_ctrl
+
+    def control(lane: Any, dpp: int, *masks: int) -> tuple[Any, Any, Any]:
+        if dpp & 0x1F0 != ROW_XMASK:
+            found: tuple[Any, Any, Any] = control_of(lane, dpp, *masks)
+            return found
+        source, enabled, valid = control_of(lane, QUAD_PERM_OWN, *masks)
+        return source ^ (dpp & 15), enabled, valid
+
+    emu._dpp16_ctrl = control
     for table in (emu.PCODE_RDNA3, emu.PCODE_RDNA4, emu.PCODE_CDNA):
         table.update({op: SWIZZLE for op in table if op.name == "DS_SWIZZLE_B32"})
         table.update({op: SOURCE.sub(MASKED, table[op]) for op in table if op.name == "DS_BPERMUTE_B32"})

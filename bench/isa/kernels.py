@@ -34,9 +34,9 @@ __all__ = ["Launch", "Measured", "add_arguments", "execute", "launch_of"]
 TARGETS = ("gfx1151", "gfx1201", "gfx942")
 WHAT = "every kernel of the project executed as AMD machine code on a small shape, compared with numpy in float64"
 WHERE = (
-    "in an ISA emulator (tinygrad's test/mockgpu/amd, with ds_swizzle_b32 added as AMD's ISA guides define it, "
-    "atomics that answer by each family's bit, on RDNA constants as what a matrix instruction adds to and, on CDNA, no "
-    "halves of registers from v128 on), not on "
+    "in an ISA emulator (tinygrad's test/mockgpu/amd, with ds_swizzle_b32 and row_xmask added as AMD's ISA guides "
+    "define them, atomics that answer by each family's bit, on RDNA constants as what a matrix instruction adds to "
+    "and, on CDNA, no halves of registers from v128 on), not on "
     "AMD hardware: the numbers are those of the machine code; nothing is said about speed, caches or races"
 )
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}  # the relative error of rounding to nearest

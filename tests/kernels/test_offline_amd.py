@@ -13,14 +13,14 @@ from hiprt import core, library
 from hiprt.bench.isa.cases import cases
 from hiprt.bench.isa.kernels import launch_of, measured
 from hiprt.kernels.lang.dialect import OPS
-from hiprt.kernels.lang.kernel import KERNELS
+from hiprt.kernels.lang.kernel import KERNELS, Kernel
 from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
 from hiprt.kernels.offline.amd_targets import MACHINES
 from hiprt.kernels.offline.builder import backend_of, build, units
 from hiprt.kernels.offline.catalogue import instances
 from hiprt.kernels.offline.code_object import CodeObject
 from hiprt.kernels.offline.report import Report
-from hiprt.kernels.offline.resources import resources_of
+from hiprt.kernels.offline.resources import resources_of, text_of
 from hiprt.kernels.tuning.target import force_generic
 from hiprt.module import READ, WRITE
 
@@ -179,6 +179,26 @@ def recorded_block(function, values, stream):
 
 
 ACCESS = {READ: "read_only", WRITE: "write_only"}
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1151", "gfx1201"])
+def test_near_lanes_do_not_go_by_way_of_lds(target):
+    """Of the five steps of a sum, and of unrolled exchanges, only CDNA's between rows of 16 need it."""
+    kernel = Kernel(
+        "near",
+        updates={"x": "float"},
+        threads=32,
+        source="""
+uint lane = thread_index_in_simdgroup;
+float v = simd_max(simd_sum(x[lane]));
+for (uint by = 1; by < 32; by *= 2) v -= simd_shuffle_xor(v, by);
+x[lane] = v;
+""",
+    )
+    text = text_of(Compiler().assembly(kernel.text("hip", ()), "near", target), "near")
+    assert text.count("ds_swizzle_b32") == (3 if target == "gfx942" else 0)
+    assert text.count("v_permlanex16_b32") == (0 if target == "gfx942" else 3)
+    assert "ds_bpermute" not in text
 
 
 def test_declarations_hold_in_the_machine_code(products):

@@ -295,46 +295,6 @@ HIPRT_INLINE uint alike(uint x) {
 #endif
 }
 
-// As word_across, but on AMD words of near lanes come with a vector instruction (DPP) and not by way of LDS. The move stays
-// apart from what follows: the emulator in which kernels are executed reads lanes that an instruction of both has written.
-template <int MASK>
-HIPRT_INLINE float near_lane(float v) {
-#if HIPRT_TARGET_AMD
-  constexpr int SWAP_1 = 0xb1, SWAP_2 = 0x4e, ROTATE_8 = 0x128;
-  if (MASK == 1 || MASK == 2 || MASK == 8) {
-    uint moved = __builtin_amdgcn_mov_dpp(as_type<uint>(v), MASK == 1 ? SWAP_1 : MASK == 2 ? SWAP_2 : ROTATE_8, 15, 15, true);
-    asm("" : "+v"(moved));
-    return as_type<float>(moved);
-  }
-#endif
-  return word_across<MASK>(v);
-}
-
-// The sum of `own` and of what `other` is in the lane that an exclusive or with MASK finds. On AMD that is one instruction,
-// which for the emulator's sake does not write what it reads; GCN and CDNA need two cycles before they read other lanes.
-#if HIPRT_TARGET_AMD
-#ifdef __GFX9__
-#define HIPRT_BEFORE_DPP "s_nop 1\n\t"
-#else
-#define HIPRT_BEFORE_DPP ""
-#endif
-#define HIPRT_ADD_NEAR(lanes)                                                                 \
-  asm(HIPRT_BEFORE_DPP "v_add_f32_dpp %0, %2, %1 " lanes " row_mask:0xf bank_mask:0xf" : "=&v"(sum) : "v"(own), "v"(other))
-#endif
-template <int MASK>
-HIPRT_INLINE float add_near(float own, float other) {
-#if HIPRT_TARGET_AMD
-  float sum;
-  if (MASK == 1) HIPRT_ADD_NEAR("quad_perm:[1,0,3,2]");
-  if (MASK == 2) HIPRT_ADD_NEAR("quad_perm:[2,3,0,1]");
-  if (MASK == 7) HIPRT_ADD_NEAR("row_half_mirror");
-  if (MASK == 8) HIPRT_ADD_NEAR("row_ror:8");
-  if (MASK == 1 || MASK == 2 || MASK == 7 || MASK == 8) return sum;
-#endif
-  return own + word_across<MASK>(other);
-}
-template <int MASK>
-HIPRT_INLINE float add_near(float v) { return add_near<MASK>(v, v); }
 HIPRT_INLINE float sum_of_lanes(float v) {
   v = add_near<2>(add_near<1>(v));
   return add_near<16>(add_near<8>(add_near<7>(v)));

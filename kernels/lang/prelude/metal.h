@@ -42,6 +42,9 @@ inline bool arrives_last(device uint* arrived, uint count, uint thread_index, th
 #endif
 }
 
+// The sum of a number and of that in the lane which an exclusive or with `mask` finds.
+inline float sum_across(float v, ushort mask) { return v + simd_shuffle_xor(v, mask); }
+
 inline float mad(float a, float b, float c) { return fma(a, b, c); }
 
 }  // namespace hiprt

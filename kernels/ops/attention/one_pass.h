@@ -108,7 +108,7 @@ struct one_pass {
   float score_of(uint h, thread const Part& key) {
     float score = 0.0f;
     for (uint j = 0; j < PER_LANE; j++) score = mad(query[h][j], float(key.values[j]), score);
-    for (uint other = 1; other < LANES; other *= 2) score += simd_shuffle_xor(score, other);
+    for (uint other = 1; other < LANES; other *= 2) score = sum_across(score, other);
     return score;
   }
 
@@ -164,15 +164,16 @@ struct one_pass {
   void leave(threadgroup float* left, uint lane) {
 #pragma unroll
     for (uint h = 0; h < HEADS; h++) {
+#pragma unroll
       for (uint other = LANES; other < 32; other *= 2) {
         const float higher = max(top[h], simd_shuffle_xor(top[h], other));
         const float fade = exp2(top[h] - higher);
         top[h] = higher;
         norm[h] *= fade;
-        norm[h] += simd_shuffle_xor(norm[h], other);
+        norm[h] = sum_across(norm[h], other);
         for (uint j = 0; j < PER_LANE; j++) {
           totals[h][j] *= fade;
-          totals[h][j] += simd_shuffle_xor(totals[h][j], other);
+          totals[h][j] = sum_across(totals[h][j], other);
         }
       }
       threadgroup float* of_head = left + h * LEFT;

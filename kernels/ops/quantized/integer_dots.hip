@@ -128,8 +128,8 @@ for (uint v = 0; v < uint(VECTORS); v++) {
       largest = fmax(largest, abs(number[i]));
     }
     square += is_there ? squared : 0.0f;
-    largest = fmax(largest, near_lane<1>(largest));
-    if (LANES == 4) largest = fmax(largest, near_lane<2>(largest));
+    largest = fmax(largest, word_across<1>(largest));
+    if (LANES == 4) largest = fmax(largest, word_across<2>(largest));
     // A power of two is the unit, so that most of bfloat16 is exact; integers of two planes have no bit to spare for that.
     const uint exponent = min(max(as_type<uint>(largest * (float(1 << ABOVE) / LIMIT)) >> 23, 20u), 240u);
     const bool is_coarse = PLANES == 2 && largest > 1e-30f;
@@ -266,7 +266,7 @@ for (uint round = 0; round < rounds; round++) {
     }
   }
 #pragma unroll
-  for (uint v = 0; v < uint(VECTORS); v++) others[v] = GATED ? near_lane<8>(found[v]) : 0.0f;
+  for (uint v = 0; v < uint(VECTORS); v++) others[v] = GATED ? word_across<8>(found[v]) : 0.0f;
   if (!has_row || row >= OUTPUTS || tile >= end_tile) continue;
   const uint column = column_of(tile) + row + (CHOICE == GATHERED ? tile / TILES_EACH * columns : 0u);
 #pragma unroll

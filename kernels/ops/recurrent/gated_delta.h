@@ -13,9 +13,7 @@ inline float sigmoid_of(float x) { return 1.0f / (1.0f + exp(-x)); }
 #if !HIPRT_CPU_LOOPS
 // Returns the sum over eight neighbouring lanes, in each of them.
 inline float sum_of_eight(float v) {
-  v += simd_shuffle_xor(v, 1);
-  v += simd_shuffle_xor(v, 2);
-  return v + simd_shuffle_xor(v, 4);
+  return sum_across(sum_across(sum_across(v, 1), 2), 4);
 }
 #endif
 
