@@ -92,6 +92,7 @@ WHOLE = Kernel(
     updates={"values": "float", "tokens": "int"},
     scalars={"width": "uint", "groups": "uint", "count": "uint", "rows": "uint", "capacity": "uint"},
     template={"T": "dtype"},
+    is_varied=True,
     headers=HEADERS,
     source=START
     + """

@@ -56,6 +56,7 @@ def exchange(
     return Kernel(
         name,
         threads=PLACES,
+        is_varied=True,
         inputs={**dict.fromkeys(inputs, "T"), "places": "ulong", "gone": "uint"},
         updates={"rounds": "uint", "turns": "uint"},
         outputs=dict.fromkeys(outputs, "T"),

@@ -85,14 +85,20 @@ class Dialect:
         file: str,
         threads: int,
         restrict: bool,
+        is_varied: bool = False,
         resident: int = 1,
         cluster: int = 1,
         waves: int = 1,
     ) -> str:
-        """Return a whole kernel: the signature, definitions, the attributes that the body names, and the body."""
+        """Return a whole kernel: the signature, definitions, the attributes that the body names, and the body.
+
+        Threadgroups have `threads` threads along x, or vary and have at most so many.
+        """
         signature = [self.parameter(p, i, restrict) for i, p in enumerate(parameters)]
         attributes = [
-            self.attribute.format(word=attribute.word, name=name, value=attribute.whole)
+            self.attribute.format(
+                word=attribute.word, name=name, value=attribute.whole.format(threads=0 if is_varied else threads)
+            )
             for name, attribute in ATTRIBUTES.items()
             if re.search(rf"\b{name}\b", body)
         ]

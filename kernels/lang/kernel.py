@@ -59,7 +59,10 @@ class Kernel:
     headers : sequence of str
         Files below ``ops`` with functions that the body calls.
     threads : int or callable
-        The most threads of a threadgroup, or a function that returns them for the template by name.
+        The threads of a threadgroup, or a function that returns them for the template by name.
+    is_varied : bool, optional
+        Whether launches have threadgroups of other sizes, with fewer threads or some along y and z. Otherwise all have
+        so many along x, or one for a plain loop: AMD's text has the number, and needs no implicit arguments for it.
     aliasing : mapping of str to sequence of str
         The outputs that may be inputs in a call, and these inputs. The kernel reads each of their elements before it
         writes it.
@@ -106,6 +109,7 @@ class Kernel:
         template: Mapping[str, str] | None = None,
         headers: Sequence[str] = (),
         threads: int | Callable[[Mapping[str, Any]], int] = 256,
+        is_varied: bool = False,
         aliasing: Mapping[str, Sequence[str]] | None = None,
         ahead: Sequence[str] | None = None,
         resident: int | Callable[[Mapping[str, Any]], int] = 1,
@@ -122,6 +126,7 @@ class Kernel:
         self.template = dict(template or {})
         self.headers = tuple(headers)
         self.threads = threads
+        self.is_varied = is_varied
         self.aliasing = dict(aliasing or {})
         self.resident = resident
         self.cluster = cluster
@@ -217,13 +222,18 @@ class Kernel:
             definitions,
             self.body,
             file=f"{self.name}.metal",
-            threads=self.threads(named) if callable(self.threads) else self.threads,
+            threads=self.threads_of(template),
+            is_varied=self.is_varied,
             resident=self.resident(named) if callable(self.resident) else self.resident,
             cluster=self.cluster(named) if self.cluster else 1,
             waves=self.waves,
             restrict=not self.aliasing,
         )
         return "".join([dialect.prelude, *headers, kernel])
+
+    def threads_of(self, template: Template) -> int:
+        """Return the threads of a threadgroup for a template's values; where these vary, the most."""
+        return self.threads(self.by_name(template)) if callable(self.threads) else self.threads
 
     def by_name(self, template: Template) -> dict[str, Any]:
         """Return a template's values by name."""

@@ -36,7 +36,7 @@ class Launch(objects.Launch):
     grid : tuple of 3 int
         Threadgroups along x, y and z; a zero launches nothing.
     threads : tuple of 3 int
-        The threads of a threadgroup.
+        The threads of a threadgroup, those that the kernel declares unless it lets them vary.
     template : mapping of str to value, or sequence
         The values of the kernel's template parameters.
     **scalars
@@ -56,6 +56,11 @@ class Launch(objects.Launch):
         self.kernel, self.grid, self.threads, self.scalars = kernel, grid, threads, scalars
         self.template = kernel.values_of(template)
         self.prepare(grid, threads, kernel.names, scalars)
+        if not kernel.is_varied and threads not in ((1, 1, 1), (kernel.threads_of(self.template), 1, 1)):
+            raise ValueError(
+                f"{kernel.name}: threadgroups of {threads} threads, where the kernel declares "
+                f"{kernel.threads_of(self.template)} along x; declare is_varied for other sizes"
+            )
 
     def bind(self, stream: Stream) -> Function:
         """Return the kernel's function on the device of a stream; the C core asks once."""

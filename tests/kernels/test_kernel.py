@@ -25,6 +25,7 @@ def scaled(source="uint i = thread_position_in_grid.x;\nif (i < size) out[i] = T
         "outputs": {"out": "T"},
         "scalars": {"size": "uint", "by": "float"},
         "template": {"T": "dtype", "N": "int"},
+        "threads": 64,
     }
     return Kernel("scaled", source=source, **{**declaration, **changes})
 
@@ -63,7 +64,7 @@ def test_only_attributes_of_the_body_are_defined():
     assert text.count("thread_position_in_grid =") == 1
     assert "thread_index_in_simdgroup" not in text
     longer = scaled("uint my_thread_index_in_simdgroup2 = 0; out[my_thread_index_in_simdgroup2] = x[0];")
-    assert "= thread_index() & 31u" not in longer.text("hip", (FLOAT32, 1))
+    assert "thread_index_in_simdgroup =" not in longer.text("hip", (FLOAT32, 1))
 
 
 def test_arrays_of_a_threadgroup_are_told_from_pointers():

@@ -23,6 +23,7 @@ def kernel(**changes):
         "outputs": {"out": "T"},
         "scalars": {"size": "uint", "by": "float"},
         "template": {"T": "dtype", "N": "int"},
+        "threads": 32,
     }
     source = "uint i = thread_position_in_grid.x;\nif (i < size) out[i] = x[i] * by + (N ? N * bias[i] : 0.0f);"
     return Kernel("linear", source=source, **{**declaration, **changes})
@@ -111,10 +112,13 @@ def test_mistakes_of_a_launch_are_named(stream, x):
         (ValueError, r"template values \['T'\]", lambda: Launch(made, GRID, THREADS, {"T": FLOAT32})),
         (ValueError, "three sizes", lambda: Launch(made, (1, 1), THREADS, (FLOAT32, 0))),
         (ValueError, "three sizes", lambda: Launch(made, GRID, (0, 1, 1), (FLOAT32, 0))),
+        (ValueError, "declares 32 along x", lambda: Launch(made, GRID, (64, 1, 1), (FLOAT32, 0))),
+        (ValueError, "declares 32 along x", lambda: Launch(made, GRID, (16, 2, 1), (FLOAT32, 0))),
     ]:
         with pytest.raises(error, match=message):
             wrong()
     launch(stream, **given)
+    assert Launch(kernel(is_varied=True), GRID, (16, 2, 1), (FLOAT32, 0)).threads == (16, 2, 1)
 
 
 def test_a_plan_makes_the_result_or_takes_the_callers(stream, x):

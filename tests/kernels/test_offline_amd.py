@@ -1,6 +1,7 @@
 """Every kernel compiles for AMD GPUs without one: resources, argument blocks and declarations in the machine code."""
 
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import hiprt
 from hiprt import core, library
 from hiprt.bench.isa.cases import cases
 from hiprt.bench.isa.kernels import launch_of, measured
+from hiprt.kernels.lang.attributes import ATTRIBUTES
 from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.kernel import KERNELS, Kernel
 from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
@@ -179,6 +181,23 @@ def recorded_block(function, values, stream):
 
 
 ACCESS = {READ: "read_only", WRITE: "write_only"}
+
+
+def asks_for_sizes(kernel):
+    """Whether a kernel's text reads how many threads a threadgroup has, because launches differ in that."""
+    asking = {name for name, attribute in ATTRIBUTES.items() if "{threads}" in attribute.whole}
+    return kernel.is_varied and not asking.isdisjoint(re.findall(r"\w+", kernel.body))
+
+
+def test_threadgroups_of_one_size_need_no_implicit_arguments(products):
+    """A launch lays out what the kernel declares, without the 256 bytes that HIP has behind it."""
+    for product in products:
+        (made,) = CodeObject(product.files[".co"]).kernels
+        ends = [each.offset + each.size for each in made.arguments if not each.kind.startswith("hidden_")]
+        is_short = (
+            made.numbers["kernarg_segment_size"] == max(ends) == made.arguments[-1].offset + made.arguments[-1].size
+        )
+        assert is_short or asks_for_sizes(product.unit.instance.kernel), made.name
 
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx1151", "gfx1201"])

@@ -33,6 +33,7 @@ def run(source, out, *, inputs=None, grid=(1, 1, 1), threadgroup=(1, 1, 1), head
         updates={"out": words[out.dtype.name]},
         source=source,
         threads=1024,
+        is_varied=True,
         headers=headers,
     )
     result = hiprt.array(out)

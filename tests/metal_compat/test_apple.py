@@ -145,7 +145,7 @@ def test_nodes_without_an_edge_share_a_stage(apple, metal):
 def test_patched_addresses_and_values(apple):
     a, b, z = numbers(), numbers(5), hiprt.zeros(COUNT)
     kernel = Kernel("shift", inputs={"x": "float"}, outputs={"out": "float"}, scalars={"by": "float"},
-                    source="uint i = thread_position_in_grid.x; out[i] = x[i] + by;")  # fmt: skip
+                    source="uint i = thread_position_in_grid.x; out[i] = x[i] + by;", threads=250)  # fmt: skip
 
     def record(x, by):
         with apple.record() as recording:
@@ -194,7 +194,7 @@ def test_what_metal_cannot_run_is_refused(apple, stream):
     add(a, elsewhere)
     with pytest.raises(ValueError, match="not in the heap"):
         apple.flush()
-    kernel = Kernel("wide", outputs={"out": "float"}, source="out[0] = 1;", threads=64)
+    kernel = Kernel("wide", outputs={"out": "float"}, source="out[0] = 1;", threads=64, is_varied=True)
     kernel(apple, (1, 1, 1), (65, 1, 1), out=a)
     with pytest.raises(ValueError, match=r"Thread group size \(65\)"):
         apple.flush()

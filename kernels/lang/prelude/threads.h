@@ -2,7 +2,8 @@
 namespace metal {
 namespace hiprt {
 
-// The indices have Metal's names.
+// The indices have Metal's names. THREADS is how many threads every threadgroup has, all along x, or 0 where that is not known
+// when compiling: AMD's GPUs then read a threadgroup's size from implicit arguments, of which a launch lays out 256 bytes.
 #if HIPRT_TARGET_AMD
 HIPRT_INLINE uint3 thread_of_group() {
   return uint3(__builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y(), __builtin_amdgcn_workitem_id_z());
@@ -10,26 +11,34 @@ HIPRT_INLINE uint3 thread_of_group() {
 HIPRT_INLINE uint3 group_of_grid() {
   return uint3(__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(), __builtin_amdgcn_workgroup_id_z());
 }
+template <uint THREADS>
 HIPRT_INLINE uint3 group_size() {
+  if (THREADS) return uint3(THREADS, 1, 1);
   return uint3(__builtin_amdgcn_workgroup_size_x(), __builtin_amdgcn_workgroup_size_y(),
                __builtin_amdgcn_workgroup_size_z());
 }
+template <uint THREADS>
 HIPRT_INLINE uint3 grid_groups() {
   return uint3(__builtin_amdgcn_grid_size_x(), __builtin_amdgcn_grid_size_y(), __builtin_amdgcn_grid_size_z()) /
-         group_size();
+         group_size<THREADS>();
 }
 #else
 HIPRT_INLINE uint3 thread_of_group() { return uint3(threadIdx.x, threadIdx.y, threadIdx.z); }
 HIPRT_INLINE uint3 group_of_grid() { return uint3(blockIdx.x, blockIdx.y, blockIdx.z); }
+template <uint THREADS>
 HIPRT_INLINE uint3 group_size() { return uint3(blockDim.x, blockDim.y, blockDim.z); }
+template <uint THREADS>
 HIPRT_INLINE uint3 grid_groups() { return uint3(gridDim.x, gridDim.y, gridDim.z); }
 #endif
+template <uint THREADS>
 HIPRT_INLINE uint thread_index() {
-  uint3 thread = thread_of_group(), size = group_size();
+  uint3 thread = thread_of_group(), size = group_size<THREADS>();
+  if (THREADS) return thread.x;
   return thread.x + size.x * (thread.y + size.y * thread.z);
 }
+template <uint THREADS>
 HIPRT_INLINE uint group_threads() {
-  uint3 size = group_size();
+  uint3 size = group_size<THREADS>();
   return size.x * size.y * size.z;
 }
 
@@ -37,7 +46,7 @@ HIPRT_INLINE uint group_threads() {
 HIPRT_INLINE uint hardware_lane() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)); }
 HIPRT_INLINE uint lane_index() { return hardware_lane() & 31u; }
 #else
-HIPRT_INLINE uint lane_index() { return thread_index() & 31u; }
+HIPRT_INLINE uint lane_index() { return thread_index<0>() & 31u; }
 #endif
 
 }  // namespace hiprt

@@ -63,6 +63,7 @@ COMBINE = Kernel(
     template={"T": "dtype"},
     headers=HEADERS,
     ahead=(),
+    is_varied=True,
     instances=each(),
     part_of="attention",
 )

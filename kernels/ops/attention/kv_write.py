@@ -21,6 +21,7 @@ KERNEL = Kernel(
     updates={"cache": "T"},
     scalars={"heads": "uint", "capacity": "uint", "width": "uint", "cache_rows": "uint"},
     template={"T": "dtype"},
+    threads=THREADS,
     instances=each(),
 )
 

@@ -35,7 +35,7 @@ KERNEL = Kernel(
     scalars={"rows": "uint", **SIZES},
     template={"T": "dtype", "WIDTH": "int", "ROWS": "int"},
     headers=("matmul/tiles.h", "attention/turned_attention.h"),
-    threads=128,
+    threads=lambda template: int(template["ROWS"]) // WAVE_ROWS * 32 or 1,
     instances=lambda takes_loops: [
         {"T": dtype, "WIDTH": width, "ROWS": rows}
         for dtype, width in product(FLOATS, HEAD_WIDTHS)

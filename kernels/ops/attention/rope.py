@@ -24,6 +24,7 @@ KERNEL = Kernel(
     template={"T": "dtype", "TRADITIONAL": "bool"},
     headers=("attention/cos_sin.h",),
     aliasing={"out": ("x",)},
+    threads=THREADS,
     instances=each(TRADITIONAL=(False, True)),
 )
 

@@ -28,6 +28,7 @@ ROUTE = Kernel(
     headers=("reduction/largest.h", "norm/row_sums.h"),
     threads=1024,
     ahead=(),
+    is_varied=True,
     instances=each(),
 )
 COMBINE = Kernel(

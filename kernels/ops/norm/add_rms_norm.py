@@ -24,6 +24,7 @@ KERNEL = Kernel(
     template={"T": "dtype"},
     headers=("norm/row_sums.h",),
     aliasing={"sum": ("x", "residual"), "out": ("x", "residual", "weight")},
+    is_varied=True,
     instances=each(),
 )
 

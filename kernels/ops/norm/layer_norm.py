@@ -22,6 +22,7 @@ KERNEL = Kernel(
     template={"T": "dtype"},
     headers=("norm/row_sums.h",),
     aliasing={"out": ("x", "weight", "bias")},
+    is_varied=True,
     instances=each(),
 )
 

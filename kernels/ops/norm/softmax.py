@@ -33,6 +33,7 @@ KERNEL = Kernel(
     headers=("norm/row_sums.h",),
     threads=MOST_THREADS,
     aliasing={"out": ("x",)},
+    is_varied=True,
     instances=each(LOGARITHM=(False, True)),
 )
 

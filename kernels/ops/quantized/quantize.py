@@ -28,7 +28,7 @@ QUANTIZE = Kernel(
     outputs={"packed": "uint", "scales": "T", "biases": "T"},
     scalars={"groups": "uint", "span": "uint", "bits": "uint"},
     template={"T": "dtype"},
-    threads=64,
+    threads=THREADS,
     instances=each(),
 )
 QUANTIZE_FLOATING = Kernel(
@@ -38,7 +38,7 @@ QUANTIZE_FLOATING = Kernel(
     scalars={"groups": "uint", "mode": "int"},
     template={"T": "dtype"},
     headers=("quantized/formats.h", "quantized/floating_codes.h"),
-    threads=64,
+    threads=THREADS,
     instances=each(),
     part_of="quantize",
 )
@@ -49,6 +49,7 @@ DEQUANTIZE = Kernel(
     scalars={"runs": "uint", "span": "uint", "bits": "uint", "mode": "int"},
     template={"T": "dtype", "S": "dtype"},
     headers=("quantized/formats.h",),
+    threads=THREADS,
     instances=each(("T", "S")),
 )
 

@@ -26,6 +26,7 @@ KERNEL = Kernel(
     scalars={"vocabulary": "int", "runs": "uint", "span": "uint", "bits": "uint", "mode": "int"},
     template={"T": "dtype"},
     headers=("quantized/formats.h",),
+    threads=THREADS,
     instances=each(),
 )
 

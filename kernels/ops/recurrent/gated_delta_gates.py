@@ -22,6 +22,7 @@ KERNEL = Kernel(
     scalars={"size": "uint", "heads": "uint"},
     template={"T": "dtype"},
     headers=("elementwise/expression.h", "recurrent/gated_delta.h"),
+    threads=THREADS,
     instances=each(),
 )
 

@@ -28,6 +28,7 @@ KERNEL = Kernel(
     scalars={"key_heads": "uint", "value_heads": "uint", "columns": "uint", "eps": "float"},
     template={"T": "dtype", "KEY": "int", "VALUE": "int", "TAPS": "int"},
     headers=("elementwise/expression.h", "norm/row_sums.h", "recurrent/gated_delta.h"),
+    is_varied=True,
     instances=each(KEY=(128,), VALUE=(128,), TAPS=(4,)),
 )
 

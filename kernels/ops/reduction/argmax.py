@@ -42,6 +42,7 @@ KERNEL = Kernel(
     template={"T": "dtype", "RUN": "int"},
     headers=("reduction/largest.h",),
     threads=1024,
+    is_varied=True,
     ahead=(),
     instances=each(RUN=runs),
 )
@@ -51,6 +52,7 @@ PART = Kernel(
     outputs={"out": "int"},
     scalars={"groups": "uint"},
     headers=("reduction/largest.h",),
+    is_varied=True,
     ahead=(),
     instances=each(()),
     part_of="argmax",
@@ -105,6 +107,7 @@ def kernel_of(name: str, key: str, word: str) -> Kernel:
         outputs={"out": "int"},
         scalars={"width": "uint"},
         headers=order_headers(word),
+        is_varied=True,
         source=BODY.format(key=key),
     )
 

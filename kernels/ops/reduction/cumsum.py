@@ -55,6 +55,7 @@ def kernel_of(given: str, out: str) -> Kernel:
         inputs={"x": given},
         outputs={"out": out},
         scalars={"width": "uint", "backwards": "uint", "inclusive": "uint"},
+        is_varied=True,
         source=BODY.format(given=given, wide=wide, out=out),
     )
 

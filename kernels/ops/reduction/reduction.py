@@ -82,6 +82,7 @@ def kernel_of(name: str, text: str, identity: str, final: str, given: str, out: 
         outputs={"out": out},
         scalars={"width": "uint"},
         headers=headers_of((given, out)),
+        is_varied=True,
         source=source,
     )
 

@@ -91,6 +91,7 @@ def sorter(word: str) -> Kernel:
         outputs={"out": "uint"},
         scalars={"width": "uint", "padded": "uint"},
         headers=order_headers(word),
+        is_varied=True,
         source=BLOCK,
     )
 

@@ -19,6 +19,7 @@ KERNEL = Kernel(
     inputs={"draft": "int", "chosen": "int"},
     updates={"step": "int", "tokens": "int", "taken": "int", "steps": "int"},
     scalars={"capacity": "uint", "drafts": "uint", "slots": "uint"},
+    threads=1,
     instances=each(()),
 )
 

@@ -19,6 +19,7 @@ KERNEL = Kernel(
     inputs={"sampled": "int"},
     updates={"step": "int", "tokens": "int"},
     scalars={"capacity": "int", "rows": "uint"},
+    threads=THREADS,
     instances=each(()),
 )
 

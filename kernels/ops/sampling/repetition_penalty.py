@@ -24,6 +24,7 @@ KERNEL = Kernel(
     scalars={"width": "uint", "capacity": "uint", "window": "uint", "share": "uint"},
     template={"T": "dtype"},
     ahead=(),
+    is_varied=True,
     instances=each(),
 )
 

@@ -34,6 +34,7 @@ KERNEL = Kernel(
     headers=(*HEADERS, "sampling/noise.h"),
     threads=1024,
     ahead=(),
+    is_varied=True,
     instances=each(RUN=runs, KEY=lambda dtype, loops: (0,) if loops else (0, *KEYS[dtype.name][:1])),
 )
 

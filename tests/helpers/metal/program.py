@@ -60,7 +60,7 @@ class Program:
             match = BUFFER.fullmatch(parameter)
             if match is None:
                 word, name, attribute = ATTRIBUTE.fullmatch(parameter).groups()
-                locals_.append(f"const {word} {name} = {ATTRIBUTES[attribute].whole};")
+                locals_.append(f"const {word} {name} = {ATTRIBUTES[attribute].whole.format(threads=0)};")
                 continue
             const, _, word, mark, name, index = match.groups()
             self.written[int(index)] = const is None
