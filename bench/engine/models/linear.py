@@ -142,7 +142,19 @@ class Linear:
             return self.ranks.all_reduce(product, residual=residual)
         return product if residual is None else kernels.add(residual, product)
 
-    def gather(self, x: Array, indices: Array, *, is_gate: bool = False) -> Array:
+    def gather_gated(self, x: Array, indices: Array) -> Array:
+        """Do what `gather` does for many rows of a prompt; the first half of an answer gates the second.
+
+        Returns
+        -------
+        Array, shape (n, k, rows / 2)
+            ``silu(first) * second``.
+        """
+        if self.is_fusable:
+            return gather_product(x, *self.codes, indices, **self.form, swiglu=True)
+        return gated(self.gather(x, indices))
+
+    def gather(self, x: Array, indices: Array) -> Array:
         """Multiply the vectors of each token with the matrices that the token has chosen from a stack.
 
         Parameters
@@ -150,20 +162,11 @@ class Linear:
         x : Array, shape (n, k, columns) or (n, 1, columns)
             One vector for each choice, or one for all choices.
         indices : Array of int32, shape (n, k)
-        is_gate : bool
-            Whether the first half of the rows of each matrix gates the second: ``silu(first) * second``.
 
         Returns
         -------
-        Array, shape (n, k, rows), or (n, k, rows / 2) for a gate
+        Array, shape (n, k, rows)
         """
-        if self.is_fusable:
-            return gather_product(x, *self.codes, indices, **self.form, swiglu=is_gate)
-        y = self.gathered(x, indices)
-        return gated(y) if is_gate else y
-
-    def gathered(self, x: Array, indices: Array) -> Array:
-        """Do what `gather` does without a gate, for every format."""
         n, k = indices.shape
         rows = self.weight.shape[-2]
         if self.scales is None:

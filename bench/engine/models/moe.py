@@ -9,7 +9,7 @@ import numpy as np
 
 from hiprt import Array, kernels
 from hiprt.bench.engine.models.config import Config, Mixture
-from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.engine.models.linear import Linear, gated
 from hiprt.bench.engine.models.weights import ROUTER_BITS, Part, Weights
 
 __all__ = ["Moe"]
@@ -66,14 +66,17 @@ class Moe:
 
     def __call__(self, x: Array, fused: bool = False) -> Array:
         """Take rows of the residual stream; `fused` asks for kernels that do several ops, for a few rows."""
-        if fused and self.is_fusable:
-            return self.fused(x)
+        return self.fused(x) if fused and self.is_fusable else self.taken(x)
+
+    def taken(self, x: Array, *, is_prompt: bool = False) -> Array:
+        """Take rows of the residual stream op by op; those of a prompt have the gate in a product's kernel."""
         mixture, rows = self.mixture, len(x)
         normed = kernels.rms_norm(x, self.norm, self.config.rms_norm_eps)
         routes = self.router(normed)
         logits = kernels.contiguous(routes[:, : mixture.experts])
         chosen, shares = kernels.moe_route(logits, mixture.chosen, normalize=mixture.is_normalized)
-        inner = self.gate_up.gather(normed.reshape(rows, 1, -1), chosen, is_gate=True)
+        wide = normed.reshape(rows, 1, -1)
+        inner = self.gate_up.gather_gated(wide, chosen) if is_prompt else gated(self.gate_up.gather(wide, chosen))
         answers = self.down.gather(inner, chosen)
         if self.shared is None:
             return self.down.added(kernels.moe_combine(answers, shares), x)
@@ -88,7 +91,7 @@ class Moe:
 
     def prefill(self, x: Array) -> Array:
         """Take any number of rows."""
-        return self(x)
+        return self.taken(x, is_prompt=True)
 
     @property
     def is_fusable(self) -> bool:
