@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.joined_attention import BASE, EPS, operands, run
 
 import hiprt
 from hiprt import kernels
@@ -12,27 +13,7 @@ from hiprt.graphs import Step
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.tuning.target import force_generic
 
-BASE, EPS = 1e4, 1e-6
 ULP = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-21}
-
-
-def operands(dtype, heads, pairs, width, positions, capacity=70, extra=0, seed=0):
-    """Return qkv, two norms, the positions and two caches, on the host."""
-    random = np.random.default_rng(seed)
-    rows = len(positions)
-    qkv = random.normal(size=(rows, (heads + 2 * pairs) * width + extra)).astype(dtype)
-    norms = random.normal(size=(2, width)).astype(dtype)
-    caches = random.normal(size=(2, rows, pairs, capacity, width)).astype(dtype)
-    return qkv, *norms, np.array(positions, np.int32), *caches
-
-
-def run(hosts, heads, width, gate=None, **options):
-    """Return the answers and the two caches."""
-    given = [None if host is None else hiprt.array(host) for host in hosts]
-    if gate is not None:
-        options["gate"] = given[0][:, gate:]
-    got = kernels.norm_rope_attention(*given, heads=heads, base=BASE, scale=width**-0.5, eps=EPS, **options)
-    return got, given[4], given[5]
 
 
 def check(dtype, hosts, heads, width, gate=None, dims=None):

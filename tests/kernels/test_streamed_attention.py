@@ -5,6 +5,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from helpers.joined_attention import BASE, EPS, operands, run
 
 import hiprt
 from hiprt import graphs, kernels
@@ -19,7 +20,6 @@ H200 = make_target("sm_90", 132, 32, NVIDIA)
 HALF, BFLOAT, SINGLE = np.dtype(np.float16), hiprt.bfloat16, np.dtype(np.float32)
 QWEN = GroupedHeads(1, True, 32, 8, 8192, 128, 0, False)
 modules = [import_module(f"hiprt.kernels.ops.attention.{name}") for name in ("attention", "norm_rope_attention")]
-BASE, EPS = 1e4, 1e-6
 
 
 @pytest.mark.parametrize(
@@ -81,25 +81,6 @@ def force(monkeypatch):
 
     with force_generic() if target_of(stream).takes_loops else nullcontext():
         yield forced
-
-
-def operands(dtype, heads, pairs, width, positions, capacity, extra=0):
-    """Return qkv, two norms, the positions and two caches, on the host."""
-    random = np.random.default_rng(heads + width)
-    rows = len(positions)
-    qkv = random.normal(size=(rows, (heads + 2 * pairs) * width + extra)).astype(dtype)
-    norms = random.normal(size=(2, width)).astype(dtype)
-    caches = random.normal(size=(2, rows, pairs, capacity, width)).astype(dtype)
-    return qkv, *norms, np.array(positions, np.int32), *caches
-
-
-def run(hosts, heads, width, gate=None, **options):
-    """Return the answers and the two caches."""
-    given = [None if host is None else hiprt.array(host) for host in hosts]
-    if gate is not None:
-        options["gate"] = given[0][:, gate:]
-    got = kernels.norm_rope_attention(*given, heads=heads, base=BASE, scale=width**-0.5, eps=EPS, **options)
-    return got, given[4], given[5]
 
 
 @pytest.mark.parametrize(

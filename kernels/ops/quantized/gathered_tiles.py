@@ -11,7 +11,7 @@ from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import UINT32
-from hiprt.kernels.ops.quantized.wgmma_tiles import KERNEL
+from hiprt.kernels.ops.quantized.wgmma_tiles import launch_of
 from hiprt.kernels.tuning.target import Target
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.kernels.tuning.wgmma_tiles import (
@@ -117,16 +117,5 @@ def gathered_plan(
     if rows is None:
         return None
     configuration = gathered_configuration(product, stack, rows, target)
-    kinds = {"T": dtype, "GROUP": product.group, "BITS": product.bits}
-    parts = {"ADDED": False, "GATED": product.is_gated, "GATHERED": True}
-    launch = Launch(
-        KERNEL,
-        configuration.grid,
-        configuration.threads,
-        {**kinds, **configuration.template, **parts},
-        columns=product.rows // 2 if product.is_gated else product.rows,
-        width=product.width,
-        count=stack,
-        sharing=sharing,
-    )
+    launch = launch_of(product, configuration, dtype, stack, sharing=sharing)
     return GatheredPlan(run_tiles(product.batch, stack, rows), launch)

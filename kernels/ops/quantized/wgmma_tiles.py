@@ -12,7 +12,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.ops.arrivals import arrivals
 from hiprt.kernels.tuning.target import Target
-from hiprt.kernels.tuning.tiling import Product
+from hiprt.kernels.tuning.tiling import Configuration, Product
 from hiprt.kernels.tuning.wgmma_tiles import (
     TEMPLATE,
     WgmmaTiles,
@@ -25,7 +25,7 @@ from hiprt.kernels.tuning.wgmma_tiles import (
 from hiprt.objects import Planned
 from hiprt.stream import Stream
 
-__all__ = ["KERNEL", "WgmmaPlan", "wgmma_plan"]
+__all__ = ["KERNEL", "WgmmaPlan", "launch_of", "wgmma_plan"]
 
 FLOAT32 = np.dtype(np.float32)
 
@@ -108,17 +108,43 @@ def wgmma_plan(
     if tiles is None:
         return None
     configuration = wgmma_configuration(product, tiles, target)
+    launch = launch_of(product, configuration, dtype, product.batch, is_added=is_added)
+    shape = (tiles_of(product, tiles.rows), tiles.split, tiles.rows, 128)
+    return WgmmaPlan(launch, shape if tiles.split > 1 else None)
+
+
+def launch_of(
+    product: Product,
+    configuration: Configuration,
+    dtype: np.dtype[Any],
+    count: int,
+    *,
+    is_added: bool = False,
+    sharing: int | None = None,
+) -> Launch:
+    """Return the launch of the kernel.
+
+    Parameters
+    ----------
+    product : Product
+    configuration : Configuration
+    dtype : numpy.dtype
+    count : int
+        The rows of x, or where these choose their matrices the number of matrices.
+    is_added : bool
+        Whether a residual is added.
+    sharing : int, optional
+        The neighbouring rows of the result that have one row of x, where rows choose their matrices.
+    """
     kinds = {"T": dtype, "GROUP": product.group, "BITS": product.bits}
-    parts = {"ADDED": is_added, "GATED": product.is_gated, "GATHERED": False}
-    launch = Launch(
+    parts = {"ADDED": is_added, "GATED": product.is_gated, "GATHERED": sharing is not None}
+    return Launch(
         KERNEL,
         configuration.grid,
         configuration.threads,
         {**kinds, **configuration.template, **parts},
         columns=product.rows // 2 if product.is_gated else product.rows,
         width=product.width,
-        count=product.batch,
-        sharing=1,
+        count=count,
+        sharing=sharing or 1,
     )
-    shape = (tiles_of(product, tiles.rows), tiles.split, tiles.rows, 128)
-    return WgmmaPlan(launch, shape if tiles.split > 1 else None)
