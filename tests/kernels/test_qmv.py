@@ -12,6 +12,8 @@ import hiprt
 from hiprt import kernels
 from hiprt.flags import flags
 from hiprt.graphs import Step
+from hiprt.graphs.launch.exec import Exec
+from hiprt.graphs.record.recording import Recording
 from hiprt.kernels.ops.arrivals import arrivals
 from hiprt.kernels.ops.quantized.product import product, rows_alike
 from hiprt.kernels.reference import ops as reference
@@ -130,6 +132,22 @@ def check_rows(batch, rows, width, dtype, group, bits, tiling, alone, **parts):
 
 
 wide = partial(pytest.param, marks=pytest.mark.wide)
+
+
+@pytest.mark.parametrize(("is_made", "edges"), [(False, 2), (True, 0)])
+def test_the_norm_is_read_before_the_inputs_are_there(is_made, edges):
+    """A product starts early behind another one, with a norm or without, but not behind what makes its norm."""
+    x, stored, options = operands(1, 256, 256, hiprt.bfloat16, 64, 4, norm=True)
+    x, norm, matrix = hiprt.array(x), hiprt.array(options["norm"]), [hiprt.array(part) for part in stored]
+    recording, stream = Recording(edges="data"), hiprt.current_stream()
+    with force_generic(), recording.record(stream):
+        weights = kernels.add(norm, norm) if is_made else norm
+        made = kernels.qmv(x, *matrix, norm=weights, tiling=Ring(1, 1, 1, 1, 1, 4))
+        for more in () if is_made else ({"norm": norm}, {}):
+            made = kernels.qmv(made, *matrix, **more, tiling=Ring(1, 1, 1, 1, 1, 4))
+    assert Exec(recording, stream.device.index, overlap=True).overlaps == edges
+
+
 FEW, TURNED, LONG = (  # steps that are not there; two pairs of tiles on their way; several rounds of sums, one helper
     (VectorRing(Ring(1, 3, 2, 2, 1, 4), 2, 2, 1, 1, 0, 3), 4),
     (VectorRing(Ring(2, 2, 4, 4, 1, 2), 1, 4, 2, 4, 3, 2), 4),

@@ -4,9 +4,9 @@
 //
 // A threadgroup has a stretch of tiles of 8 rows; TEAMS of SPLIT simdgroups take tiles in turn, and in a team each has its
 // own steps of the rows, of two chunks of 64 bytes. A simdgroup has DEPTH steps on their way in registers, EARLY of them
-// asked for before x is there: more would keep x waiting. Two loads are one step, whole lines of four rows each; so lanes
-// of even g have the first chunk of row g / 2 and the second of row 4 + g / 2, those of odd g the other chunks. Scales and
-// biases come by bulk copies, a round ahead: there are many rows of few bytes.
+// asked for before x is there, together with the norm: more would keep x waiting. Two loads are one step, whole lines of
+// four rows each; so lanes of even g have the first chunk of row g / 2 and the second of row 4 + g / 2, those of odd g the
+// other chunks. Scales and biases come by bulk copies, a round ahead: there are many rows of few bytes.
 //
 // Of a stack of matrices, CHOSEN by the indices of a token, which is the second axis of the grid: their rows behind each other for one x (GATHERED), or their widths beside each
 // other, for as many stretches of x with a share each (SUMMED). An up lies `between` rows behind its gate. Then nothing is asked for before the indices are there.
@@ -103,6 +103,17 @@ const auto fetch_first = [&](uint at) {
   const uint tile = first_tile + team + at / LENGTH * TEAMS, own = at % LENGTH;
   if (tile < end_tile && own * SPLIT + split < STEPS) fetch(at, tile, own);
 };
+constexpr uint SHARE = (OWN + TEAMS - 1) / TEAMS;  // steps of x that a simdgroup brings, RUNS of them at once
+constexpr uint RUNS = SHARE < 4 ? SHARE : 4;
+piece values[RUNS], weights[RUNS];
+const auto fetch_norm = [&](uint base) {
+#pragma unroll
+  for (uint r = 0; r < RUNS; r++) {
+    const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
+    if (lane < PACKS && own < OWN && step < STEPS) weights[r] = load_now((const device piece*)(norm + step * STEP + lane * 8));
+  }
+};
+if (NORMED) fetch_norm(0);
 #pragma unroll
 for (uint d = 0; d < uint(EARLY); d++) fetch_first(d);
 if (thread_index_in_threadgroup == 0) zeros[0] = {{0, 0, 0, 0}};
@@ -112,9 +123,7 @@ if (CHOICE == ONE) wait_for_inputs();
 // Bring this simdgroup's parts of x to where its team's lanes find them.
 threadgroup piece* const held = copied + COPIED + split * (OWN * HELD);
 threadgroup pack<float, 2>* const own_sums = sums + split * (OWN * 4);
-constexpr uint SHARE = (OWN + TEAMS - 1) / TEAMS, RUNS = SHARE < 4 ? SHARE : 4;
 float square = 0.0f;
-piece values[RUNS], weights[RUNS];
 #pragma unroll 1
 for (uint base = 0; base < SHARE; base += RUNS) {
 #pragma unroll
@@ -122,9 +131,9 @@ for (uint base = 0; base < SHARE; base += RUNS) {
     const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
     if (lane < PACKS && own < OWN && step < STEPS) {
       values[r] = load_now((const device piece*)(own_x + step * STEP + lane * 8));
-      if (NORMED) weights[r] = load_now((const device piece*)(norm + step * STEP + lane * 8));
     }
   }
+  if (NORMED && base != 0) fetch_norm(base);
   if (base == 0) {
 #pragma unroll
     for (uint d = EARLY; d < uint(DEPTH); d++) fetch_first(d);

@@ -188,7 +188,7 @@ INTEGER = ring_kernel(
     outputs={"out": "S"},
     scalars={"columns": "uint", "eps": "float"},
     template={"S": "dtype", **PARTS},
-    ahead=("weight", "scales", "biases"),
+    ahead=("weight", "scales", "biases", "norm"),
 )
 # This one multiplies several vectors, each with the bits of the kernel before.
 VECTOR_RING = Kernel(
@@ -299,7 +299,8 @@ def qmv(
     stream = stream or current_stream()
     options = group_size, bits, swiglu, out_dtype, tiling, eps
     plan = plan_of(x, w, scales, biases, norm, residual, *options, target_of(stream))
-    return plan.run(stream, out, x=x, weight=w, scales=scales, biases=biases, norm=norm, residual=residual)
+    # The first operand stands in for a norm that is not given: one that no kernel before it writes.
+    return plan.run(stream, out, weight=w, x=x, scales=scales, biases=biases, norm=norm, residual=residual)
 
 
 @Planned
