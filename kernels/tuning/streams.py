@@ -42,18 +42,21 @@ class Streams(NamedTuple):
     stages: int
 
 
-# The simdgroups and stages for each width of a head, measured on an H200 on 2026-11-27.
-MEASURED = {64: (8, 3), 128: (8, 2), 256: (8, 1)}
-# Those for longer caches: fewer rows are asked for while the kernel before still needs the memory.
-LONG = 4096
-MEASURED_LONG = {**MEASURED, 128: (12, 1)}
+# The simdgroups and stages for each width of a head, measured on an H200 on 2026-11-27 in whole decode steps. For heads
+# of 128 they leave room on a processor for a threadgroup of the product before or behind, so that both start early.
+MEASURED = {64: (8, 3), 128: (12, 1), 256: (8, 1)}
+# Those where few query heads read the same keys of a short cache: smaller threadgroups end sooner.
+MEASURED_FEW = {**MEASURED, 128: (5, 1)}
+FEW = 2  # query heads that read the same keys
+SHORT = 2048  # positions of a cache
 
 
 def streams_of(call: GroupedHeads, dtype: np.dtype[Any], target: Target) -> Streams | None:
     """Return the streams for a call of attention; None where another kernel is to be taken."""
     if "streams" not in target.features or dtype.itemsize != 2 or call.width not in MEASURED or not call.heads:
         return None
-    simdgroups, stages = (MEASURED_LONG if call.capacity > LONG else MEASURED)[call.width]
+    is_few = call.repeat <= FEW and call.capacity <= SHORT
+    simdgroups, stages = (MEASURED_FEW if is_few else MEASURED)[call.width]
     heads = next(size for size in range(MOST_HEADS, 0, -1) if call.repeat % size == 0)
     groups = max(1, call.heads // heads * call.alone)
     most = min(-(-call.capacity // (RUN * simdgroups)), MOST_PARTS // (heads * call.width))

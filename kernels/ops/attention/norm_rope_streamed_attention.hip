@@ -20,6 +20,15 @@ rows.ring = place_of(held) + member * Rows::BYTES;
 rows.full = place_of(full) + member * (STAGES * 16);
 rows.lane = lane;
 const int place = position[row];
+// What this reads is asked for together with the position, not behind it.
+const uint half_dims = dims / 2;
+turned_head<T, (WIDTH + 31) / 32> turned[ROUNDS];
+#pragma unroll
+for (uint i = 0; i < ROUNDS; i++) {
+  const uint head = i * SIMDGROUPS + member;
+  const bool has_norm = (is_normed & (head == HEADS ? 2u : 1u)) != 0;
+  if (head <= HEADS) turned[i].prepare(frequencies, place, head == HEADS ? k_norm : q_norm, has_norm, WIDTH, half_dims, lane);
+}
 rows.open();
 const bool is_kept = place >= 0 && place < int(capacity);
 const int limit = min(place, int(capacity) - 1) + 1;
@@ -32,14 +41,6 @@ rows.cached = is_kept ? place : limit;
 rows.apart = int(splits) * STRETCH;
 const int start = int(split) * STRETCH + int(member) * Rows::RUN;
 if (split < active) rows.begin(start);
-const uint half_dims = dims / 2;
-turned_head<T, (WIDTH + 31) / 32> turned[ROUNDS];
-#pragma unroll
-for (uint i = 0; i < ROUNDS; i++) {
-  const uint head = i * SIMDGROUPS + member;
-  const bool has_norm = (is_normed & (head == HEADS ? 2u : 1u)) != 0;
-  if (head <= HEADS) turned[i].prepare(frequencies, place, head == HEADS ? k_norm : q_norm, has_norm, WIDTH, half_dims, lane);
-}
 wait_for_inputs();
 if (split >= active) return;
 const device T* const columns_of_row = x + size_t(row) * columns;
