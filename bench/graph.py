@@ -31,7 +31,7 @@ import numpy as np
 
 import hiprt
 from hiprt import core, graphs, library
-from hiprt.bench.raw import chain, steps
+from hiprt.bench.raw import Chain, chain, steps
 from hiprt.bench.table import text_table
 from hiprt.bench.topology import SETS, TOPOLOGIES, Work
 from hiprt.command import set_run
@@ -51,6 +51,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 CHANGING = ("update", "change", "instantiate")  # the modes in which all nodes have other arguments each time
 SECONDS, REPETITIONS, WARM_UP = 1.0, 30, 5
 MOST_SECONDS, MOST_REPETITIONS = 30.0, 200_000
+PAIRS = 201  # of a step and the driver's calls, in turn
 QUEUED = 8  # the most steps that are in flight
 CALLS = {"raw": "the driver's calls", "libhiprt": "libhiprt's calls"}
 
@@ -71,6 +72,9 @@ class Report:
         The part of the time that Python takes, from 0 to 1.
     rungs : dict
         How often each rung was taken during the measurement.
+    over_driver : float or None
+        How many times as long a step takes as the driver's calls for a graph built anew, an update by it and a launch:
+        the median of pairs in turn. None where no step does that work, or it was not asked for.
     """
 
     topology: str
@@ -83,6 +87,7 @@ class Report:
     us_per_step: dict[str, float]
     python_share: float
     rungs: dict[str, int]
+    over_driver: float | None = None
 
 
 class Bench:
@@ -225,6 +230,29 @@ def sample(
             print(f"\r{len(taken)} steps in {now - start:.0f} s ...\x1b[K", end="", file=sys.stderr, flush=True)
 
 
+def paired(prepare: Callable[[], Callable[[], Any]], driver: Callable[[], float], stream: hiprt.Stream) -> float:
+    """Time calls and the driver's in turn, and return the median of how many times as long the calls take.
+
+    Parameters
+    ----------
+    prepare : callable
+        Returns the next call, and is not timed.
+    driver : callable
+        Makes the driver's calls, waits for them, and returns the microseconds that they took.
+    stream : Stream
+    """
+    ratios = []
+    for turn in range(PAIRS):
+        beside = driver() if turn % 2 else 0.0
+        call = prepare()
+        before = time.perf_counter_ns()
+        call()
+        taken = (time.perf_counter_ns() - before) / 1e3
+        stream.synchronize()
+        ratios.append(taken / (beside or driver()))
+    return statistics.median(ratios)
+
+
 @contextmanager
 def line(text: str, is_shown: bool) -> Iterator[None]:
     """Show a line on the terminal while the block runs."""
@@ -238,7 +266,14 @@ def line(text: str, is_shown: bool) -> Iterator[None]:
 
 
 def measure(
-    topology: str, nodes: int, mode: str, changed: int = 10, seconds: float = SECONDS, *, progress: bool = False
+    topology: str,
+    nodes: int,
+    mode: str,
+    changed: int = 10,
+    seconds: float = SECONDS,
+    *,
+    progress: bool = False,
+    raw: bool = False,
 ) -> Report:
     """Measure one mode of one topology.
 
@@ -254,6 +289,8 @@ def measure(
         How long to measure; 30 steps are measured in any case.
     progress : bool
         Whether to show on stderr what is going on.
+    raw : bool
+        Whether to make the driver's calls in turn with steps that change all nodes.
     """
     count = min(changed, nodes) if mode == "patch" else 0
     # No executable graph spends its budget of updates: replacing one is not measured here.
@@ -269,6 +306,10 @@ def measure(
         with line("measuring", progress):
             taken = sample(bench.prepare, stream, bench.queued, seconds, progress)
             after = bench.rungs()
+        over_driver = None
+        if raw and mode in ("update", "change"):
+            with line("measuring beside the driver's calls", progress):
+                over_driver = round(paired(bench.prepare, Chain(nodes).update, stream), 3)
         with line("measuring without Python", progress):
             alone = sample(bench.direct(), stream, bench.queued, seconds / 3, progress)
         stream.synchronize()
@@ -284,6 +325,7 @@ def measure(
         {"median": round(median, 3), "p99": round(p99, 3)},
         round(min(1.0, max(0.0, 1 - statistics.median(alone) / median)), 3),
         {rung: after[rung] - before[rung] for rung in RUNG_NAMES},
+        over_driver,
     )
 
 
@@ -316,9 +358,9 @@ def run(options: argparse.Namespace) -> int:
     if options.provider:
         choose(options.provider)
     is_shown = sys.stderr.isatty() and not options.json
-    report = measure(options.topology, options.nodes, options.mode, options.changed, progress=is_shown)
-    # This comes last: the program opens the library in a process of its own.
     sizes = options.nodes, min(options.changed, options.nodes)
+    report = measure(options.topology, options.nodes, options.mode, options.changed, progress=is_shown, raw=options.raw)
+    # This comes last: the program opens the library in a process of its own.
     measured = {"raw": chain(*sizes)} if options.raw else {}
     if options.raw and not library.current().provider.runs_kernels:
         measured["libhiprt"] = steps(*sizes)
@@ -354,5 +396,7 @@ def table(report: Report) -> str:
         ("Python", f"{report.python_share:.0%}"),
         ("rungs", taken),
     ]
+    if report.over_driver is not None:
+        rows.append(("over the driver's build, update, launch", f"{report.over_driver:.2f}"))
     what = f"{report.mode} of {report.topology}, {report.nodes} nodes{changed}, on {report.provider} ({report.device})"
     return f"{what}\n{text_table(('host us', 'median', 'p99'), rows)}"

@@ -3,7 +3,8 @@
  *
  * chain LIBRARY API CODE NODES CHANGED: LIBRARY is the library to open, API is cuda (the driver's) or hip, CODE is a file
  * with a module that has the kernel link(const int *x, int *y, int by, int n). It prints one JSON object with the
- * microseconds that each call took on the host, the median of ROUNDS. */
+ * microseconds that each call took on the host, the median of ROUNDS. As a shared library it makes the calls in a process
+ * that measures something else in turn: see chain_open. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <stdint.h>
@@ -229,21 +230,60 @@ static void measure_changes(int round, int nodes, int changed, void *graph, void
   }
 }
 
-int main(int argc, char **argv) {
-  if (argc != 6) return 2;
-  is_cuda = !strcmp(argv[2], "cuda");
-  library = dlopen(argv[1], RTLD_NOW);
-  int nodes = atoi(argv[4]), changed = atoi(argv[5]);
-  void **handles = calloc((size_t)nodes, sizeof *handles), **others = calloc((size_t)nodes, sizeof *others);
-  if (!library || nodes < 1 || changed < 1 || !handles || !others) {
-    fprintf(stderr, "%s\n", library ? "NODES and CHANGED are at least 1" : dlerror());
-    return 1;
-  }
+/* Open the library and make what the kernels need; 0 if the library cannot be opened. */
+static int prepare(const char *path, const char *api, const char *code) {
+  is_cuda = !strcmp(api, "cuda");
+  library = dlopen(path, RTLD_NOW);
+  if (!library) return 0;
   start();
-  function = kernel_of(argv[3]);
+  function = kernel_of(code);
   x = memory();
   y = memory();
   CALL((void **, unsigned), "hipStreamCreateWithFlags", "cuStreamCreate", &stream, 1);
+  return 1;
+}
+
+static struct {
+  int nodes;
+  void *exec, **handles;
+} opened;
+
+/* Make the executable graph that chain_update changes, of this many nodes, at least 1; 0 if that fails. */
+int chain_open(const char *path, const char *api, const char *code, int nodes) {
+  opened.nodes = nodes;
+  opened.handles = calloc((size_t)nodes, sizeof *opened.handles);
+  if (!opened.handles || !prepare(path, api, code)) return 0;
+  opened.exec = instantiate(build(nodes, opened.handles));
+  relaunch(opened.exec);
+  wait_for();
+  return 1;
+}
+
+/* Build a graph with other arguments, update the executable graph by it and launch that; return the microseconds. */
+double chain_update(void) {
+  by++;
+  const double at = now();
+  void *other = build(opened.nodes, opened.handles);
+  update(opened.exec, other);
+  drop(other);
+  relaunch(opened.exec);
+  const double us = now() - at;
+  wait_for();
+  return us;
+}
+
+int main(int argc, char **argv) {
+  if (argc != 6) return 2;
+  int nodes = atoi(argv[4]), changed = atoi(argv[5]);
+  void **handles = calloc((size_t)nodes, sizeof *handles), **others = calloc((size_t)nodes, sizeof *others);
+  if (nodes < 1 || changed < 1 || !handles || !others) {
+    fprintf(stderr, "NODES and CHANGED are at least 1\n");
+    return 1;
+  }
+  if (!prepare(argv[1], argv[2], argv[3])) {
+    fprintf(stderr, "%s\n", dlerror());
+    return 1;
+  }
   for (int round = 0; round < ROUNDS; round++) measure(round, nodes, changed, handles, others);
   void *graph = build(nodes, handles), *exec = instantiate(graph);
   for (int round = 0; round < ROUNDS; round++) measure_changes(round, nodes, changed, graph, exec, handles, others);

@@ -13,7 +13,7 @@ import hiprt
 from hiprt import __main__
 from hiprt.bench import graph
 
-KEYS = "topology nodes mode changed provider device us_per_node us_per_step python_share rungs".split()
+KEYS = "topology nodes mode changed provider device us_per_node us_per_step python_share rungs over_driver".split()
 MEASURE = """
 import itertools, json
 from dataclasses import asdict

@@ -10,7 +10,7 @@ import pytest
 
 from hiprt import library
 from hiprt.__main__ import main
-from hiprt.bench import BENCHES, decode, kernels, peers, plot
+from hiprt.bench import BENCHES, decode, graph, kernels, peers, plot
 from hiprt.bench.engine.models import preset
 from hiprt.bench.raw import chain, steps
 from hiprt.graphs.launch.timing import read_bandwidth
@@ -74,6 +74,17 @@ def test_raw_chain(stream):
     changes = ("set", "after_set", "update_anew", "update_kept", "update_set")
     assert {f"{name}_us" for name in names + changes} == set(taken)
     assert min(taken.values()) > 0
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_raw_pairs(stream):
+    """A step that changes all nodes is timed in turn with the driver's calls for the same work, on the same library."""
+    changed, kept = (graph.measure("chain", 20, mode, seconds=0.001, raw=True) for mode in ("update", "replay"))
+    assert changed.over_driver > 0
+    assert kept.over_driver is None
+    told = graph.table(changed).splitlines()[-1]
+    assert told.split() == ["over", "the", "driver's", "build,", "update,", "launch", f"{changed.over_driver:.2f}"]
+    assert "over the driver's" not in graph.table(kept)
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
