@@ -7,9 +7,8 @@ only other work is instantiated, with the first node that differs in `hiprt.grap
 
 from __future__ import annotations
 
-from typing import Any
-
 from hiprt.flags import flags
+from hiprt.graphs.captured_pointers import Pointers
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.record.recording import Recording
@@ -80,15 +79,15 @@ class Adopted:
             self.exec = self.start(recording, stream)
             self.recording = recording
 
-    def point(self, pointers: Any, starts: Any) -> bool:
+    def point(self, pointers: Pointers, words: bytearray) -> bool:
         """Launch what was launched last for memory that begins elsewhere; False where it must be launched as another.
 
         Parameters
         ----------
-        pointers : hiprt_pointers *
-            The table by which its recording was pointed.
-        starts : uint64_t *
-            Where each memory begins.
+        pointers : Pointers
+            By which its recording was pointed.
+        words : bytearray
+            Where each memory begins, as 64-bit words.
 
         Raises
         ------
@@ -99,7 +98,7 @@ class Adopted:
         with self.ladder.lock:
             if self.exec is None or not flags.graph:
                 return False
-            is_launched = self.ladder.point(self.exec, pointers, starts, stream)
+            is_launched = self.ladder.point(self.exec, pointers, words, stream)
             if is_launched is False:
                 self.exec = None
             return is_launched is not None

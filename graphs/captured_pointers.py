@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hiprt import core
+from hiprt import core, objects
 from hiprt.graphs.record.recording import Recording
 
 __all__ = ["Pointers"]
+
+pointing = objects.load("hiprt.graphs.native.pointing")
 
 ANYWHERE = (1 << 64) - 1
 POINTER = np.dtype([("node", "u4"), ("offset", "u4"), ("memory", "u4"), ("zero", "u4"), ("delta", "u8")])
@@ -59,6 +61,7 @@ class Pointers:
             "hiprt_pointers", lib.hiprt_pointers_release, lib.hiprt_pointers_create,
             len(memory), self.count, words_of_table,
         )  # fmt: skip
+        self.address = core.address(self.pointers)
         recording.point(self.pointers, core.ffi.new("uint64_t[]", self.starts))
         self.pin(range(len(self.starts)))
         self.copies: list[Recording] = []
@@ -109,15 +112,15 @@ class Pointers:
             beside[i] = first
         core.lib.hiprt_pointers_bind(self.pointers, places, beside)
 
-    def may_move(self, starts: Any) -> bool:
+    def may_move(self, words: bytearray) -> bool:
         """Whether a recording for memory at these places is known without another capture.
 
         Parameters
         ----------
-        starts : uint64_t *
-            Where each piece of memory is.
+        words : bytearray
+            Where each piece of memory is, as 64-bit words.
         """
-        return bool(core.lib.hiprt_pointers_may_move(self.pointers, starts))
+        return bool(pointing.may_move(self.address, words))
 
     def learn(self, captured: Recording, starts: Sequence[int]) -> bool:
         """Compare a capture with memory at other places with what is expected of it; whether all that moved may move.

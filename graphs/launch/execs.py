@@ -36,6 +36,7 @@ class Execs:
     def __init__(self, name: str) -> None:
         self.name = name
         self.core = core.create("hiprt_ladder", core.lib.hiprt_ladder_release, core.lib.hiprt_ladder_create)
+        self.address = core.address(self.core)
         self.choice = core.ffi.new("hiprt_choice *")
         self.out = core.ffi.new("hiprt_exec **")
         self.known: dict[Any, Exec] = {}

@@ -24,6 +24,7 @@ from hiprt.caller import Caller
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import RUNG_NAMES, flags
 from hiprt.graphs.arguments import Why
+from hiprt.graphs.captured_pointers import Pointers, pointing
 from hiprt.graphs.launch import allowed_rungs
 from hiprt.graphs.launch.armed import retouch
 from hiprt.graphs.launch.exec import Exec
@@ -83,7 +84,8 @@ class Ladder:
         self.user_keys: dict[Hashable, Recording] = {}
         self.topologies = 0
         self.splits: dict[tuple[Caller | None, str], str] = {}
-        self.pointed = core.ffi.new("hiprt_pointed *")
+        self.rules: Any = None  # those of the last call of `point`
+        self.rules_address = 0
         self.has_foreign = False
         # Returns what lets go of the calls that the step keeps; None once the step is gone.
         self.letting_go: Callable[[], Callable[[], None] | None] = lambda: None
@@ -326,17 +328,17 @@ class Ladder:
         self.stats.count(Event(self.name, "patch", move.reason, move.key, move.difference, seconds))
         return True
 
-    def point(self, exec_: Exec, pointers: Any, starts: Any, stream: Stream) -> bool | None:
+    def point(self, exec_: Exec, pointers: Pointers, words: bytearray, stream: Stream) -> bool | None:
         """Patch an exec whose recording names memory that begins elsewhere, and launch it, behind `lock`.
 
         Parameters
         ----------
         exec_ : Exec
             What was launched last.
-        pointers : hiprt_pointers *
-            The table by which its recording was pointed.
-        starts : uint64_t *
-            Where each memory begins.
+        pointers : Pointers
+            By which its recording was pointed.
+        words : bytearray
+            Where each memory begins, as 64-bit words.
         stream : Stream
 
         Returns
@@ -354,22 +356,21 @@ class Ladder:
         if flags.graph_verify or flags.graph_trace:
             return None
         rules, _ = allowed_rungs.rules(stream.device, flags.graph_slots)
-        choice, pointed = self.execs.choice, self.pointed
-        status = core.lib.hiprt_ladder_point(
-            self.execs.core, exec_.core, pointers, starts, stream.core, rules, choice, pointed
+        if rules is not self.rules:
+            self.rules, self.rules_address = rules, core.address(rules)
+        found = pointing.point(
+            self.execs.address, exec_.address, pointers.address, words, stream.address, self.rules_address
         )
-        if status:
-            self.replace(exec_, stream, core.failure(status))
-            return False
-        if not choice.exec:
+        if found is None:
             return None
-        recording = exec_.recording
-        self.stats.changed += choice.changed
-        self.stats.patched += choice.differing
-        difference = ArgumentDifference(choice.first, pointed.shown)
-        reason = core.ffi.string(choice.reason).decode()
-        self.stats.count(Event(self.name, "patch", reason, recording.key, "", choice.seconds), difference)
         try:
+            if isinstance(found, int):
+                raise core.failure(found)
+            count, reason, key, seconds, *first = found
+            stats = self.stats
+            stats.changed += count
+            stats.patched += count
+            stats.count(Event(self.name, "patch", reason, key, "", seconds), ArgumentDifference(*first))
             exec_.launch(stream)
         except HipError as error:
             self.replace(exec_, stream, error)

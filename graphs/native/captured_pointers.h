@@ -22,10 +22,10 @@ void hiprt_pointers_release(hiprt_pointers *pointers);
 /* Say where each memory must begin, or UINT64_MAX where it may be anywhere, and the memory that begins where it does, which
  * may be itself. Nobody else uses the table meanwhile. */
 void hiprt_pointers_bind(hiprt_pointers *pointers, const uint64_t *places, const uint32_t *beside);
-/* Whether memory that begins at `starts` is as it was said that it must be. */
-int hiprt_pointers_may_move(const hiprt_pointers *pointers, const uint64_t *starts);
 /* cffi end */
 
+/* Whether memory that begins at `starts` is as it was said that it must be. */
+int hiprt_pointers_may_move(const hiprt_pointers *pointers, const uint64_t *starts);
 /* Return the table itself, with one more reference; NULL for NULL. */
 hiprt_pointers *hiprt_pointers_retain(hiprt_pointers *pointers);
 uint32_t hiprt_pointers_memories(const hiprt_pointers *pointers);

@@ -40,6 +40,19 @@ int hiprt_ladder_take(hiprt_ladder *ladder, hiprt_successor *successor, const hi
 int hiprt_ladder_move(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules *rules, uint32_t n_nodes,
                       const uint32_t *nodes, uint64_t bytes, uint32_t n_moves, const hiprt_move *moves,
                       hiprt_exec **out_exec);
+/* Drop one exec, those whose topology keys have a hash, or all. */
+void hiprt_ladder_drop(hiprt_ladder *ladder, hiprt_exec *exec);
+void hiprt_ladder_discard(hiprt_ladder *ladder, uint64_t key);
+void hiprt_ladder_clear(hiprt_ladder *ladder);
+/* Return a number that changes whenever an exec comes or goes. */
+uint64_t hiprt_ladder_version(const hiprt_ladder *ladder);
+/* List at most `room` execs, those of the topology used longest ago first, and return how many there are. */
+uint32_t hiprt_ladder_execs(const hiprt_ladder *ladder, uint32_t room, hiprt_exec **out_execs);
+/* Return how many topologies there are, and how many were dropped because there were too many. */
+uint32_t hiprt_ladder_topologies(const hiprt_ladder *ladder);
+uint32_t hiprt_ladder_evicted(const hiprt_ladder *ladder);
+/* cffi end */
+
 /* Where an argument was, and is, in the first node that was changed: see hiprt_difference. */
 typedef struct {
   hiprt_difference shown;
@@ -53,15 +66,3 @@ typedef struct {
 int hiprt_ladder_point(hiprt_ladder *ladder, hiprt_exec *exec, hiprt_pointers *pointers, const uint64_t *starts,
                        hiprt_stream *stream, const hiprt_rules *rules, hiprt_choice *out_choice,
                        hiprt_pointed *out_pointed);
-/* Drop one exec, those whose topology keys have a hash, or all. */
-void hiprt_ladder_drop(hiprt_ladder *ladder, hiprt_exec *exec);
-void hiprt_ladder_discard(hiprt_ladder *ladder, uint64_t key);
-void hiprt_ladder_clear(hiprt_ladder *ladder);
-/* Return a number that changes whenever an exec comes or goes. */
-uint64_t hiprt_ladder_version(const hiprt_ladder *ladder);
-/* List at most `room` execs, those of the topology used longest ago first, and return how many there are. */
-uint32_t hiprt_ladder_execs(const hiprt_ladder *ladder, uint32_t room, hiprt_exec **out_execs);
-/* Return how many topologies there are, and how many were dropped because there were too many. */
-uint32_t hiprt_ladder_topologies(const hiprt_ladder *ladder);
-uint32_t hiprt_ladder_evicted(const hiprt_ladder *ladder);
-/* cffi end */

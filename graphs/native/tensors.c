@@ -1,12 +1,13 @@
 /* Tensors of torch's in the arguments of a call: the extension module hiprt.graphs.native.tensors.
  *
  * torch is not linked: a tensor is asked through DLPack's table of C functions, which its class has from torch 2.10 on,
- * and by the methods of its class. */
+ * and by the methods of its class. Whether one is still where it was is asked through torch's stable C functions. */
 #include "objects.h" /* first: Python.h says so */
 
 #include <string.h>
 
 #include "dlpack.h"
+#include "tensor_handles.h"
 
 /* What a tensor is, but for its address, in the order of the fields of hiprt.torch's Form. */
 enum { SHAPE, STRIDES, DTYPE, DEVICE, ALIGNMENT, IS_CONJUGATED, IS_NEGATED, FIELDS };
@@ -36,6 +37,7 @@ typedef struct {
   PyObject *data_ptr, *stride, *is_conj, *is_neg; /* methods of torch's class */
   unsigned long long alignment;    /* the bytes up to which addresses are told apart */
   int (*exchange)(void *tensor, DLTensor *out); /* NULL where torch has no such table */
+  hiprt_tensor_handles handles;
   known *knowns;                   /* MOST_KNOWN forms that came last, in a ring; empty ones have no form */
   uint32_t next;
   met *mets;                       /* what the last calls had, by the number of the tensor in a call */
@@ -325,13 +327,18 @@ static int look_at(reader *r, PyObject *place, PyObject *tensors, PyObject *addr
   PyObject *tensor = key ? item_of(container, key) : 0;
   DLTensor t;
   uint64_t address;
-  const int is_read = tensor ? address_of(r, tensor, &t, &address) : -1;
-  char *was = is_read < 0 ? 0 : word_of(addresses, i);
-  if (!was) {
+  char *was = tensor ? word_of(addresses, i) : 0;
+  const int is_same = was && PyList_GetItem(forms, i) != Py_None && PyList_GetItem(tensors, i) == tensor;
+  if (is_same && hiprt_tensor_is_at(&r->handles, tensor, was)) {
+    Py_DECREF(tensor);
+    return 0;
+  }
+  const int is_read = was ? address_of(r, tensor, &t, &address) : -1;
+  if (is_read < 0) {
     Py_XDECREF(tensor);
     return -1;
   }
-  const int is_same = PyList_GetItem(tensors, i) == tensor, is_moved = memcmp(was, &address, sizeof address) != 0;
+  const int is_moved = memcmp(was, &address, sizeof address) != 0;
   memcpy(was, &address, sizeof address);
   const int is_other = is_same && !is_moved ? 0 : take_form(r, tensor, is_read ? &t : 0, address, forms, i);
   if (is_same)
@@ -359,11 +366,13 @@ static PyObject *look(PyObject *self, PyObject *args) {
 
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *keywords) {
   (void)keywords;
-  PyObject *tensor, *form, *plain;
+  PyObject *tensor, *form, *plain, *pairs;
   unsigned long long alignment;
-  if (!PyArg_ParseTuple(args, "OOOK", &tensor, &form, &plain, &alignment)) return 0;
-  reader *r = PyObject_New(reader, type);
+  hiprt_tensor_handles handles;
+  if (!PyArg_ParseTuple(args, "OOOKO!", &tensor, &form, &plain, &alignment, &PyList_Type, &pairs)) return 0;
+  reader *r = hiprt_tensor_handles_learn(&handles, pairs) ? 0 : PyObject_New(reader, type);
   if (!r) return 0;
+  r->handles = handles;
   r->tensor = Py_NewRef(tensor);
   r->form = Py_NewRef(form);
   r->plain = Py_NewRef(plain);

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from hiprt import core, module
 from hiprt.allocator import Arena, Plan, Pool
@@ -337,7 +337,7 @@ class Recording:
         """Describe how the arguments of one node differ from those in a recording of the same key."""
         found = core.ffi.new("hiprt_difference *")
         if core.lib.hiprt_recorder_difference(self.core, other.core, index, found):
-            return ArgumentDifference(index, found)
+            return ArgumentDifference(index, *told(found))
         mine, its = self.node(index), other.node(index)
         for name in mine.arguments:
             if mine.arguments[name] != its.arguments[name]:
@@ -434,38 +434,52 @@ def raw_launch(raw: Any) -> str:
     return launch_text(core.ffi.string(raw.name).decode(), list(dims.grid), list(dims.block))
 
 
-class ArgumentDifference:
+class ArgumentDifference(NamedTuple):
     """The first argument in which two kernel nodes differ, whose text is made when somebody asks for it.
 
     It holds nothing of the kernel: the last 256 of these outlive the graphs that they tell of.
 
-    Parameters
+    Attributes
     ----------
-    index : int
+    node : int
         The node's number.
-    found : hiprt_difference *
-        What is said of it.
+    name : bytes
+        The kernel's name.
+    argument : int
+        The argument's number.
+    was, now : bytes
+        The argument in one node and in the other; empty where no argument differs.
+    declared : Argument or None
+        What the kernel declares of it.
     """
 
-    __slots__ = ("argument", "cells", "declared", "index", "name")
-
-    def __init__(self, index: int, found: Any) -> None:
-        self.index = index
-        self.name: bytes = core.ffi.string(found.name)
-        self.argument: int = found.argument
-        self.cells = [core.ffi.unpack(cell, found.size) if found.size else b"" for cell in (found.was, found.now)]
-        function = module.functions.get(core.address(found.kernel)) if found.size and found.kernel else None
-        self.declared = None if function is None else function.arguments[self.argument]
+    node: int
+    name: bytes
+    argument: int
+    was: bytes
+    now: bytes
+    declared: Any = None
 
     def __str__(self) -> str:
-        text = f"node {self.index} ({self.name.decode()})"
-        if not self.cells[0]:
+        text = f"node {self.node} ({self.name.decode()})"
+        if not self.was:
             return text
+        cells = self.was, self.now
         if self.declared is None:
-            what, shown = f"argument {self.argument}", map(plain, self.cells)
+            what, shown = f"argument {self.argument}", map(plain, cells)
         else:
-            what, shown = self.declared.name, map(self.declared.value, self.cells)
+            what, shown = self.declared.name, map(self.declared.value, cells)
         return f"{text} {what}: {' -> '.join(map(repr, shown))}"
+
+
+def told(found: Any) -> tuple[bytes, int, bytes, bytes, Any]:
+    """Return what an `ArgumentDifference` keeps of a ``hiprt_difference *``, which names a kernel."""
+    name, argument, size = core.ffi.string(found.name), int(found.argument), found.size
+    if not size:
+        return name, argument, b"", b"", None
+    function = module.functions.get(core.address(found.kernel)) if found.kernel else None
+    declared = None if function is None else function.arguments[argument]
+    return name, argument, core.ffi.unpack(found.was, size), core.ffi.unpack(found.now, size), declared
 
 
 def foreign_arguments(kernel: Any, block: bytes) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Cuda:
             raise RuntimeError(f"torch works on {'ROCm' if torch.version.hip else 'CUDA'}, and hiprt on {provider}")
         self.torch = torch
         self.index = index
-        self.is_alone = torch.cuda.device_count() == 1
+        self.nothing = nullcontext() if torch.cuda.device_count() == 1 else None
         self.side = torch.cuda.Stream(index)  # captures, which the default stream does not allow
         self.streams: dict[int, hiprt.Stream] = {}
         self.latest: Any = None  # torch's stream of the last call
@@ -62,7 +62,7 @@ class Cuda:
 
     def current(self) -> AbstractContextManager[Any]:
         """Return a context in which this is torch's device; what hiprt calls leaves its own as the current one."""
-        return nullcontext() if self.is_alone else self.torch.cuda.device(self.index)
+        return self.nothing or self.torch.cuda.device(self.index)
 
     def stream(self) -> hiprt.Stream:
         """Return torch's current stream, which waits for the one of the last call: all graphs share intermediates."""

@@ -40,7 +40,7 @@ class Kept:
         How a call's results follow from that memory and the call's arguments.
     pointers : Pointers or None
         What is known of the addresses in it; None where another capture gave other work.
-    starts : memoryview
+    words : bytearray
         The addresses that were launched last, as 64-bit words.
     refused : str
         Why calls run eagerly; empty where they do not.
@@ -49,12 +49,12 @@ class Kept:
     captured: Captured | None = None
     results: Results | None = None
     pointers: Pointers | None = None
-    starts: memoryview = field(default_factory=lambda: addresses(bytearray()))
+    words: bytearray = field(default_factory=bytearray)
     refused: str = ""
 
 
 def addresses(words: bytearray) -> memoryview:
-    """Return addresses as they are read in C, a view that others cannot make longer."""
+    """Return addresses as numbers."""
     return memoryview(words).cast("Q")
 
 
@@ -91,7 +91,7 @@ class Graphed:
         self.slots = list(slots_of(torch, given))
         self.labels = [label for label, _, _ in self.slots]
         self.places = [(place, key) for _, place, key in self.slots]
-        self.reader = tensors_module.Reader(torch.Tensor, Form, described, ALIGNMENT)
+        self.reader = tensors_module.Reader(torch.Tensor, Form, described, ALIGNMENT, handles(torch))
         self.device: Any = None
         self.kept: dict[Any, Kept] = {}
         self.latest: Kept | None = None
@@ -158,23 +158,23 @@ class Graphed:
         if kept.refused or not flags.graph:
             return self.eagerly(function, kept.refused or "HIPRT_GRAPH=0", why)
         with self.device.current():
-            self.launch(kept, function, tensors, addresses(words), inputs)
+            self.launch(kept, function, tensors, words, inputs)
         if kept.refused:
             return self.eagerly(function, kept.refused, why)
         assert kept.results is not None
         return kept.results.of_call(tensors, None if self.overwrite else self.device.copy)
 
     def launch(
-        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], starts: memoryview, inputs: int
+        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], words: bytearray, inputs: int
     ) -> None:
         """Launch what the function launches, or note in `kept` why that cannot be."""
         self.adopted.given = self.device.stream()
-        if kept is self.latest and kept.starts == starts:
+        if kept is self.latest and kept.words == words:
             self.adopted.again()
             return
         self.latest = None
         try:
-            self.prepare(kept, function, tensors, starts, inputs)
+            self.prepare(kept, function, tensors, words, inputs)
         except HipError as error:
             if error.name != "HIPRT_E_FOREIGN":
                 raise
@@ -184,7 +184,7 @@ class Graphed:
         if kept.refused:
             kept.captured = kept.results = kept.pointers = None
             return
-        kept.starts, self.latest = starts, kept
+        kept.words, self.latest = words, kept
         if len(self.held) > 1:
             self.let_go()
 
@@ -213,14 +213,15 @@ class Graphed:
         return function()
 
     def prepare(
-        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], starts: memoryview, inputs: int
+        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], words: bytearray, inputs: int
     ) -> None:
         """Launch the work for tensors at other addresses than those of the last launch: patched, or captured again."""
-        places = core.ffi.from_buffer("uint64_t[]", starts)
-        if kept.pointers is not None and kept.pointers.may_move(places):
-            if not self.adopted.point(kept.pointers.pointers, places):
-                self.adopted.launch_recording(kept.pointers.at(places))
+        pointers = kept.pointers
+        if pointers is not None and pointers.may_move(words):
+            if not self.adopted.point(pointers, words):
+                self.adopted.launch_recording(pointers.at(core.ffi.from_buffer("uint64_t[]", words)))
             return
+        starts, places = addresses(words), core.ffi.from_buffer("uint64_t[]", words)
         puzzles = kept.pointers.puzzles if kept.pointers is not None else 0
         captured, recording = self.capture(function, is_first=kept.captured is None)
         if kept.captured is not None:
@@ -278,12 +279,13 @@ class Graphed:
 
     def tell(self, kept: Kept, starts: Sequence[int], inputs: int) -> None:
         """Note that the function was captured again, for the first tensor that moved."""
-        moved = [i for i, (was, now) in enumerate(zip(kept.starts, starts)) if was != now]
+        before = addresses(kept.words)
+        moved = [i for i, (was, now) in enumerate(zip(before, starts)) if was != now]
         where = ""
         if moved:
             i = moved[0]
             name = f"tensor {i} of the arguments" if i < inputs else self.labels[i - inputs]
-            where = f"{name}: {kept.starts[i]:#x} -> {starts[i]:#x}"
+            where = f"{name}: {before[i]:#x} -> {starts[i]:#x}"
         self.stats.count(Event(self.name, "capture", f"{len(moved)} tensors lie elsewhere", 0, where))
 
     def weights_number(self) -> int:
@@ -364,6 +366,13 @@ def shown(value: Any) -> str:
     if isinstance(value, Form):
         return f"tensor of shape {tuple(value.shape)}"
     return str(tuple(value)) if isinstance(value, tuple) else str(value)
+
+
+def handles(torch: Any) -> list[tuple[Any, Any]]:
+    """Return tensors with handles, by which torch's C functions take them; none where torch makes no handles."""
+    make = getattr(getattr(torch._C, "_aoti", None), "unsafe_alloc_void_ptr_from_tensor", None)
+    probes = [torch.empty(0, device="cpu") for _ in range(2)]
+    return [] if make is None else [(each, make(each)) for each in probes]
 
 
 def extent(tensor: Any) -> int:

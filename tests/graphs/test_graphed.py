@@ -453,15 +453,13 @@ def test_what_is_in_flight_is_not_changed(device, monkeypatch):
     """A call with other memory takes another graph, and the one before keeps its arguments."""
     weights = {"w": tensor(1)}
     run, x, recorded = moving(device, monkeypatch, weights)
-    gate, sums = Gate(device.ours), []
+    gate = Gate(device.ours)
     monkeypatch.setattr(device, "copy", lambda found: found)
-    for seed in (70, 71, 72):
-        gate.shut()
-        weights["w"] = tensor(seed)
+    given = [tensor(seed) for seed in (70, 71, 72)]  # all are kept until the work is done
+    gate.shut()
+    for weights["w"] in given:
         found = run(x)
         assert gate.is_closed
-        gate.release()
-        sums.append(found)
     assert recorded
     gate.open()
     gate.close()
@@ -542,6 +540,34 @@ def test_a_tensor_that_comes_again_is_asked_what_it_is_where_that_may_have_chang
     assert not form(pair.imag, plain).is_negated
     del negated
     assert form(pair.conj().imag, plain).is_negated
+
+
+@pytest.mark.parametrize("has_handles", [True, False])
+def test_weights_that_change_in_place_are_seen(has_handles):
+    """A tensor that gets other memory, with torch's stable C functions and without them; None is no tensor."""
+    pairs = function.handles(torch) if has_handles else []
+    reader = function.tensors_module.Reader(torch.Tensor, function.Form, function.described, 256, pairs)
+    weights = {"w": torch.nn.Parameter(tensor(1).view(torch.float32)), "v": tensor(2)}
+    places = [(weights, name) for name in weights]
+    tensors, words, forms = [None, None], bytearray(b"\xff" * 16), [None, None]
+
+    def look():
+        is_other = reader.look(places, tensors, words, forms)
+        assert tensors == [weights["w"], weights["v"]]
+        assert np.frombuffer(words, np.uint64).tolist() == [each.data_ptr() for each in tensors]
+        assert [form.shape for form in forms] == [each.shape for each in tensors]
+        return is_other
+
+    assert look()
+    assert not look()
+    weights["w"].data = tensor(3).view(torch.float32)
+    assert not look()
+    weights["v"].set_(tensor(4, 2 * N))
+    assert look()
+    weights["v"] = None
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            reader.look([(weights, "v")], [None], bytearray(b"\xff" * 8), [None])
 
 
 def test_the_text_of_a_difference_is_made_when_somebody_asks(device, monkeypatch):
