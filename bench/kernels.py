@@ -190,6 +190,18 @@ def quantized_attention(context: int, heads: int = 32, groups: int = 8, width: i
     return Case("quantized_attention", f"{heads} heads over {groups}, context {context}", make)
 
 
+def paged_attention(context: int, heads: int = 32, groups: int = 8, width: int = 128, block_rows: int = 64) -> Case:
+    """Return the case of one token's attention over a cache in blocks, which lie in the pool in their order."""
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        q, position, blocks = maker.rows(1, heads, width), maker.places(context - 1), context // block_rows
+        keys, values = (maker.cache(groups, blocks, block_rows, width) for _ in range(2))
+        table, scale = hiprt.array(np.arange(blocks, dtype=np.int32)[None]), width**-0.5
+        return size_of(q, keys, values), lambda: kernels.paged_attention(q, keys, values, table, position, scale=scale)
+
+    return Case("paged_attention", f"{heads} heads over {groups}, context {context}, blocks of {block_rows}", make)
+
+
 def norm_rope_attention(heads: int = 32, groups: int = 8, width: int = 128) -> Case:
     """Return the case of the norms, rotations and cache writes of one token, and of attention to a short context."""
 
@@ -329,6 +341,7 @@ CASES = [
     qmv(25600, 5120),
     *(attention(context) for context in (512, 4096, 32768)),
     *(quantized_attention(context) for context in (512, 4096, 32768)),
+    *(paged_attention(context) for context in (512, 4096, 32768)),
     experts("moe_gate_up"),
     experts("moe_down"),
 ]
@@ -337,6 +350,7 @@ SMALL = [
     layer(128, 192, 4, 2, 32),
     attention(64, 4, 2, 32),
     quantized_attention(64, 4, 2, 64),
+    paged_attention(64, 4, 2, 64, 16),
     experts("moe_gate_up", 8, 2, 64, 128),
 ]
 

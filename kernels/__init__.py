@@ -16,6 +16,7 @@ from hiprt.kernels.ops import (
     indexing as _indexing,
     matmul as _matmul,
     norm as _norm,
+    paged_cache as _paged_cache,
     quantized as _quantized,
     quantized_cache as _quantized_cache,
     random as _random,
@@ -30,6 +31,7 @@ from hiprt.kernels.ops.experts import *  # noqa: F403
 from hiprt.kernels.ops.indexing import *  # noqa: F403
 from hiprt.kernels.ops.matmul import *  # noqa: F403
 from hiprt.kernels.ops.norm import *  # noqa: F403
+from hiprt.kernels.ops.paged_cache import *  # noqa: F403
 from hiprt.kernels.ops.quantized import *  # noqa: F403
 from hiprt.kernels.ops.quantized_cache import *  # noqa: F403
 from hiprt.kernels.ops.random import *  # noqa: F403
@@ -45,6 +47,7 @@ __all__ += _experts.__all__
 __all__ += _indexing.__all__
 __all__ += _matmul.__all__
 __all__ += _norm.__all__
+__all__ += _paged_cache.__all__
 __all__ += _quantized.__all__
 __all__ += _quantized_cache.__all__
 __all__ += _random.__all__

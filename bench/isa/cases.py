@@ -257,6 +257,8 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         yield joined(dtype, width, DEFAULT.attention_heads[0], 257, 140)
     for width in WIDTHS:
         yield from coded(dtype, width)
+    for width in HEAD_WIDTHS:
+        yield from paged(dtype, width)
     cache, x = normal(dtype, 3, 9, 40, seed=7), normal(dtype, 3, 40, seed=8)
     exact = reference.kv_write(cache, x, 7)
     yield Case("3 heads of 40", kernels.kv_write, (cache, x, int32(7)), exact)
@@ -290,6 +292,20 @@ def coded(dtype: np.dtype[Any], width: int) -> Iterator[Case]:
     exact = reference.dequantize_cache(keys, key_scales)
     name, options = f"20 positions of heads of {width} in 8 bits", {"dtype": dtype}
     yield Case(name, kernels.dequantize_cache, (keys, key_scales, int32(19)), exact, options)
+
+
+def paged(dtype: np.dtype[Any], width: int) -> Iterator[Case]:
+    """Yield attention of two sequences over caches in blocks of one pool."""
+    table, last = np.array([[3, 0], [4, 1]], np.int32), np.array([17, 30], np.int32)
+    for pairs in DEFAULT.attention_heads:
+        queries, (keys, values) = normal(dtype, 2, 4, width), normal(dtype, 2, pairs, 5, 16, width, seed=5)
+        exact = np.stack([
+            reference.paged_attention(q, keys, values, blocks, at, width**-0.5)
+            for q, blocks, at in zip(queries, table, last)
+        ])  # fmt: skip
+        name = f"2 rows of 4 heads of {width} over 18 and 31 positions of {pairs} in blocks"
+        given = queries, keys, values, table, last
+        yield Case(name, kernels.paged_attention, given, exact, {"scale": width**-0.5})
 
 
 def joined(dtype: np.dtype[Any], width: int, pairs: int, capacity: int, place: int) -> Case:
@@ -608,6 +624,9 @@ def steps() -> Iterator[Case]:
         reference.advance(exact, prompt.copy(), 55)
         name = f"position {position} with a prompt of 4"
         yield Case(name, kernels.advance, (step, prompt, int32(55)), exact)
+    table, places = np.array([[3, -1, 0], [4, 1, 2]], np.int32), np.array([40, 47], np.int32)
+    slots, name = reference.block_slots(table, places, 16), "2 rows, blocks of 16"
+    yield Case(name, partial(kernels.block_slots, block_rows=16), (table, places), slots)
     yield from guesses()
 
 

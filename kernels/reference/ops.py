@@ -9,6 +9,7 @@ from hiprt.kernels.ops.elementwise.reference import *  # noqa: F403
 from hiprt.kernels.ops.experts.reference import *  # noqa: F403
 from hiprt.kernels.ops.matmul.reference import *  # noqa: F403
 from hiprt.kernels.ops.norm.reference import *  # noqa: F403
+from hiprt.kernels.ops.paged_cache.reference import *  # noqa: F403
 from hiprt.kernels.ops.quantized.reference import *  # noqa: F403
 from hiprt.kernels.ops.quantized_cache.reference import *  # noqa: F403
 from hiprt.kernels.ops.random.reference import *  # noqa: F403

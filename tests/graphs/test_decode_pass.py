@@ -115,6 +115,19 @@ def test_queries_keys_and_values():
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_rows_that_go_to_slots_stay_apart_from_attention():
+    """The kernel that does both has no slots."""
+
+    def work(x, position, slots, keys, values):
+        turns = {"heads": HEADS, "base": 1e4, "eps": EPS}
+        query = kernels.norm_rope_write(multiply(x, QKV), Q_NORM, K_NORM, position, keys, values, **turns, slots=slots)
+        return kernels.attention(query, keys, values, position, scale=WIDTH**-0.5)
+
+    given = (hiprt.array(np.array(places, np.int32)) for places in ([3, 5], [1, 2]))
+    program = changed(work, array(2, HIDDEN), *given, *caches())
+    assert names(program) == ["quantized_matmul", "norm_rope_write", "attention"]
+
+
 def test_what_is_used_elsewhere_stays():
     def norm(x):
         y = kernels.rms_norm(x, NORM, EPS)

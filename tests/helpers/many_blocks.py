@@ -194,6 +194,10 @@ OTHERS = {
         "key_scales": Rows((1, 4, 1), axis=1), "value_scales": Rows((1, 4, 1), FLOAT, 5, 1),
         "position": numbers(2), "scale": 0.5, "gate": Rows((1, 64), axis=1, flat=True),
     }),
+    "paged_attention": Case({
+        "q": Rows((1, 32), axis=1), "keys": Rows((2, 16, 32)), "values": Rows((2, 16, 32), FLOAT, 5),
+        "table": numbers([1, 0]), "position": numbers(20), "scale": 0.5, "gate": Rows((1, 32), axis=1, flat=True),
+    }),
     # 2.5 times as many as there are periods: of each of the three largest logits all, for equal ones stay together.
     "filter_logits": Case(
         {"logits": Rows(), "top_k": numbers(5 * BLOCKS * 2048 // PERIOD // 2)},

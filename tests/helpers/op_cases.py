@@ -163,6 +163,10 @@ CASES = {
         "q": Rows((2, 64)), "position": Rows((), INT), "scale": 0.5, "gate": Rows((128,)),
     },
     "dequantize_cache": {"codes": Rows((4, 64), CODE, 100), "scales": Rows((4, 1)), "position": numbers(3)},
+    "block_slots": {"table": Rows((3,), INT), "position": Rows((), INT, 40), "block_rows": 16},
+    "paged_attention": ATTENTION | {
+        "keys": whole(1, 4, 16, 32), "values": whole(1, 4, 16, 32), "table": Rows((2,), INT), "gate": Rows((64,)),
+    },
     "conv_step": {"x": Rows((2, 8)), "state": Rows((3, 8)), "weight": whole(8, 4), "bias": whole(8)},
     "gated_delta_gates": {"a": Rows((3,)), "b": Rows((3,)), "a_log": whole(3), "dt_bias": whole(3)},
     "gated_delta": DELTA | {"g": Rows((2, 2)), "beta": Rows((2, 2)), "state": Rows((2, 8, 8))},

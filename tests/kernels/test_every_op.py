@@ -21,8 +21,8 @@ NO_RESULT = {"assign", "broadcast_to", "copyto"}
 NO_ROWS = {"arange", "filter_logits", "random_bits", "repetition_penalty"}
 # Rows are an axis of the grid that is not split; the limit is named.
 LIMITED = {"attention", "gated_delta", "gdn_inputs", "gdn_step", "kv_write", "moe_down", "moe_gate_up",
-           "norm_rope_attention", "norm_rope_quantize", "norm_rope_write", "qmv", "quantized_attention",
-           "quantized_embedding", "rope"}  # fmt: skip
+           "norm_rope_attention", "norm_rope_quantize", "norm_rope_write", "paged_attention", "qmv",
+           "quantized_attention", "quantized_embedding", "rope"}  # fmt: skip
 WITH_ROWS = sorted(set(CASES) - NO_ROWS)
 # Of elementwise ops, which one code launches, these stand for the others.
 FEW = {"abs", "add", "astype", "complex", "contiguous", "exp", "left_shift", "logical_or"}

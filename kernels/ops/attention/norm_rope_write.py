@@ -33,7 +33,7 @@ SIZES = {
 }
 KERNEL = Kernel(
     "attention/norm_rope_write",
-    inputs={"x": "T", "q_norm": "T", "k_norm": "T", "position": "int", "frequencies": "ulong"},
+    inputs={"x": "T", "q_norm": "T", "k_norm": "T", "position": "int", "slots": "int", "frequencies": "ulong"},
     updates={"keys": "T", "values": "T"},
     outputs={"out": "T"},
     scalars=SIZES,
@@ -58,6 +58,7 @@ def norm_rope_write(
     base: float,
     eps: float = 1e-6,
     dims: int | None = None,
+    slots: Array | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -71,7 +72,7 @@ def norm_rope_write(
     q_norm, k_norm : Array, [D], optional
         Weights of an RMS norm of each head, of the dtype of `qkv`; None leaves the heads as they are.
     position : Array, [B]
-        int32, on the device. A row whose position is outside 0..capacity-1 writes nothing into the caches.
+        int32, on the device: how far each row turns, and where its keys and values go if there are no `slots`.
     keys, values : Array, [B, Hkv, capacity, D] or [Hkv, capacity, D]
         A cache for each row, or one for all, whose positions then differ. Of the dtype of `qkv`; written in place. D
         from 2 to 256.
@@ -83,6 +84,9 @@ def norm_rope_write(
         Is added to the mean of squares in both norms.
     dims : int, optional
         As in `rope`: how many elements of each head turn.
+    slots : Array, [B], optional
+        int32, on the device: where in the caches the keys and values of each row go, as `block_slots` makes it for
+        caches in blocks. A row whose slot is outside 0..capacity-1 writes nothing.
 
     Returns
     -------
@@ -97,10 +101,10 @@ def norm_rope_write(
         A shape does not fit, an array is not contiguous, or `out` overlaps another array.
     """
     stream = stream or current_stream()
-    plan = plan_of(qkv, q_norm, k_norm, position, keys, values, heads, base, eps, dims, target_of(stream))
+    plan = plan_of(qkv, q_norm, k_norm, position, keys, values, heads, base, eps, dims, slots, target_of(stream))
     frequencies = device_frequencies(stream, base, keys.shape[-1] if dims is None else dims)
     given = {"x": qkv, "q_norm": q_norm, "k_norm": k_norm, "position": position, "keys": keys, "values": values}
-    return plan.run(stream, out, **given, frequencies=frequencies)
+    return plan.run(stream, out, **given, slots=position if slots is None else slots, frequencies=frequencies)
 
 
 class Heads(NamedTuple):
@@ -187,11 +191,14 @@ def plan_of(
     base: float,
     eps: float,
     dims: int | None,
+    slots: Form | None,
     target: Target,
 ) -> Plan:
     """Check the operands and return the plan."""
     op = "norm_rope_write"
     call = heads_of(op, qkv, q_norm, k_norm, position, keys, values, heads, base, dims)
+    if slots is not None:
+        buffer(op, "slots", slots, INT32, (call.rows,))
     if target.takes_loops:
         grid, threads = (call.rows, 1, 1), 1
     else:

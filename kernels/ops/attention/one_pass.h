@@ -42,7 +42,7 @@ void attend(const T* query, Rows keys, Rows values, int last, float scale, const
     int count = min(TILE, last + 1 - start);
     float tile_top = top;
     for (int p = 0; p < count; p++) {
-      const Rows key = keys + size_t(start + p) * WIDTH;
+      const auto key = keys + size_t(start + p) * WIDTH;
       f32x8 products = splat(0.0f);
       for (int i = 0; i < WHOLE; i += 8) products = mad(load8(query_part + i), load8(key + i), products);
       float score = sum8(products);
@@ -62,7 +62,7 @@ void attend(const T* query, Rows keys, Rows values, int last, float scale, const
     norm = norm * fade + sum8(sums);
     for (int i = 0; i < WIDTH; i++) totals[i] *= fade;
     for (int p = 0; p < count; p++) {
-      const Rows value = values + size_t(start + p) * WIDTH;
+      const auto value = values + size_t(start + p) * WIDTH;
       f32x8 weight = splat(weights[p]);
       for (int i = 0; i < WHOLE; i += 8) store8(totals + i, mad(weight, load8(value + i), load8(totals + i)));
       for (int i = WHOLE; i < WIDTH; i++) totals[i] = mad(weights[p], float(value[i]), totals[i]);

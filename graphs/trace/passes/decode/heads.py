@@ -140,6 +140,8 @@ def match_of_attention(uses: Uses, call: Primitive) -> Match | None:
     made = uses.maker(argument(call, "q"), kernels.norm_rope_write)
     if made is None or argument(call, "out") is not None or argument(made, "out") is not None:
         return None
+    if argument(made, "slots") is not None:
+        return None
     shared = "keys", "values", "position"
     is_right = (
         all(name_of(argument(call, name)) == name_of(argument(made, name)) for name in shared)
@@ -149,7 +151,7 @@ def match_of_attention(uses: Uses, call: Primitive) -> Match | None:
     if not is_right:
         return None
     assert made.op is not None
-    options = dict(zip(made.op.names, made.arguments))
+    options = {name: value for name, value in zip(made.op.names, made.arguments) if name != "slots"}
     options |= {name: argument(call, name) for name in ("scale", "gate")}
 
     def make(replaced: Replaced) -> list[Array]:
