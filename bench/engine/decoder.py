@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from hiprt import Array, Event, Stream, array, kernels, use_stream
+from hiprt.bench.engine.blocks import Blocks
 from hiprt.bench.engine.draft import Draft, check_draft
 from hiprt.bench.engine.logprobs import Likely
 from hiprt.bench.engine.models.model import Model, Recurrent
@@ -109,6 +110,11 @@ class Decoder:
         How many tokens each step guesses and checks, as `Speculation` says, of a single text.
     draft : Model, optional
         The model that guesses them, which has the same tokens; by default they are guessed from the text.
+    kv_blocks : int, optional
+        The tokens of a block of keys and values: a power of two from 16 to 4,096. The texts share a pool of such
+        blocks, of which each takes those that it needs; by default each has memory for the capacity.
+    kv_pool : int, optional
+        How many blocks there are; by default as many as all texts need up to `limit`.
 
     Attributes
     ----------
@@ -130,8 +136,9 @@ class Decoder:
     Raises
     ------
     ValueError
-        `chunk` is not a power of two, the heads of the model cannot be kept in `kv_bits`, or drafts do not go with the
-        model, with `sampling`, with `logprobs` or with several texts.
+        `chunk` is not a power of two, the heads of the model cannot be kept in `kv_bits`, drafts do not go with the
+        model, with `sampling`, with `logprobs` or with several texts, or `kv_blocks` is no such number, or does not go
+        with `kv_bits` or with drafts.
     """
 
     logits: Array
@@ -152,6 +159,8 @@ class Decoder:
         kv_bits: int | None = None,
         drafts: int | None = None,
         draft: Model | None = None,
+        kv_blocks: int | None = None,
+        kv_pool: int | None = None,
     ) -> None:
         if chunk < 1 or chunk & (chunk - 1):
             raise ValueError(f"chunk={chunk}: must be a power of two")
@@ -163,8 +172,17 @@ class Decoder:
                 raise ValueError("a step that guesses tokens is of one text, and tells no other likely tokens")
         self.model, self.stream, self.chunk = model, stream, chunk
         self.room = Room(capacity, max(capacity, limit or capacity))
+        if kv_blocks is not None:
+            if kv_bits is not None or drafts is not None:
+                raise ValueError(f"kv_blocks={kv_blocks}: it does not go with kv_bits or drafts, leave these out")
+            self.room.capacity = capacity = self.room.limit  # only what is small depends on it
         with use_stream(stream):
-            self.state = state = State.empty(model, batch, capacity, chunk, sampling or Sampling(), logprobs, kv_bits)
+            blocks = None
+            if kv_blocks is not None:
+                most = batch * -(-capacity // max(kv_blocks, 1))
+                blocks = Blocks(kv_blocks, most if kv_pool is None else kv_pool, batch, capacity, chunk)
+            given = sampling or Sampling(), logprobs, kv_bits, blocks
+            self.state = state = State.empty(model, batch, capacity, chunk, *given)
             self.speculation = None
             if drafts is not None:
                 guesses = None if draft is None else Draft(draft, drafts, capacity, kv_bits)
@@ -184,7 +202,8 @@ class Decoder:
             self.graph = made(partial(advance_several, model, state, self.speculation), name="speculate")
         self.filling = made(partial(fill, model, state, self.draft), name="prefill")
         self.drawing = made(partial(draw, state), name="draw")
-        self.positions = self.lengths = [0] * batch
+        self.positions, self.lengths = [0] * batch, [0] * batch
+        self.idle: set[int] = set()  # the texts that have ended, and have no successor
         self.prompts: list[Sequence[int]] = []
         self.events: list[Event] = []
         self.saved: tuple[int, list[Recurrent]] | None = None
@@ -236,20 +255,21 @@ class Decoder:
         ValueError
             A prompt is empty, too long, or holds a token that the model lacks, a text has none, or none of a prompt's
             tokens is left to be taken.
+        PoolError
+            The pool has too few blocks for the prompts.
         """
         prompts = prompts_of(prompt, self.batch)
-        vocabulary = self.model.config.vocab_size
         for each in prompts:
-            wrong = next((token for token in each if not 0 <= token < vocabulary), "none")
-            if not each or wrong != "none":
-                raise ValueError(f"the prompt needs tokens from 0 to {vocabulary - 1}, it has {wrong}")
+            self.check(each)
         longest = max(map(len, prompts))
         if not 0 <= kept < min(map(len, prompts)):
             raise ValueError(f"{kept} tokens are kept of a prompt of {min(map(len, prompts))}: one at least is taken")
-        if longest >= self.room.limit:
-            raise ValueError(f"a prompt of {longest} tokens is too long for a capacity of {self.room.limit}")
         if longest >= self.capacity:
             self.grow(longest + 1)
+        if self.blocks is not None:
+            for sequence in range(0 if kept else self.batch):
+                self.blocks.release(sequence, self.stream)
+            self.blocks.reserve({i: len(each) for i, each in enumerate(prompts)}, self.stream)
         with use_stream(self.stream):
             self.state.start(prompts, temperature, seed, kept)
             if self.speculation is not None:
@@ -258,9 +278,76 @@ class Decoder:
             self.saved = None  # it is of a text that goes on differently
         self.prompts, self.positions, self.lengths = prompts, [kept] * self.batch, [*map(len, prompts)]
         self.steps = 0
+        self.idle.clear()
         self.save_at = 0 if self.state.is_rewindable else save_at
         if 0 < self.save_at == kept:
             self.save()
+
+    def check(self, prompt: Sequence[int]) -> None:
+        """Raise ValueError where a text cannot begin with a prompt."""
+        vocabulary = self.model.config.vocab_size
+        wrong = next((token for token in prompt if not 0 <= token < vocabulary), "none")
+        if not prompt or wrong != "none":
+            raise ValueError(f"the prompt needs tokens from 0 to {vocabulary - 1}, it has {wrong}")
+        if len(prompt) >= self.room.limit:
+            raise ValueError(f"a prompt of {len(prompt)} tokens is too long for a capacity of {self.room.limit}")
+
+    def release(self, sequence: int) -> None:
+        """End a text while the others go on: its blocks are free for them, and its place for another text.
+
+        Parameters
+        ----------
+        sequence : int
+            The number of the text. Until `begin`, what steps draw for it means nothing.
+        """
+        with use_stream(self.stream):
+            self.state.stop(sequence)
+        if self.blocks is not None:
+            self.blocks.release(sequence, self.stream)
+        self.positions[sequence] = self.lengths[sequence] = 0
+        self.idle.add(sequence)
+
+    def begin(self, sequence: int, prompt: Sequence[int], seed: int | None = None, *, eager: bool = False) -> None:
+        """Begin a text in the place of another one while the others stay where they are.
+
+        All of its prompt but the last token is taken at once; the next step takes that one, and draws the first token.
+
+        Parameters
+        ----------
+        sequence : int
+            The number of the text whose place it takes: one that was released, or that ends with this.
+        prompt : sequence of int
+            At least one token.
+        seed : int, optional
+            That of its draws; by default the place keeps its own.
+        eager : bool
+            Whether each kernel is launched by itself.
+
+        Raises
+        ------
+        ValueError
+            No text has begun yet, the prompt is empty, too long, or holds a token that the model lacks, or the steps
+            guess tokens.
+        PoolError
+            The pool has too few blocks for the prompt. The place is free then, and the other texts can go on.
+        """
+        self.check(prompt)
+        if not self.prompts or self.speculation is not None:
+            raise ValueError("begin is for texts beside others, without guesses: call start for the first ones")
+        self.release(sequence)
+        if len(prompt) >= self.capacity:
+            self.grow(len(prompt) + 1)
+        if self.blocks is not None:
+            self.blocks.reserve({sequence: len(prompt)}, self.stream)
+        with use_stream(self.stream):
+            self.state.begin(sequence, prompt, seed)
+        self.prompts = [*self.prompts[:sequence], prompt, *self.prompts[sequence + 1 :]]
+        for size in chunks(len(prompt) - 1, self.chunk):
+            self.take_chunk(sequence, size, eager=eager)
+        with use_stream(self.stream):
+            self.state.go_on(sequence, prompt)
+        self.lengths[sequence] = len(prompt)
+        self.idle.remove(sequence)
 
     def save(self) -> None:
         """Keep what cannot be rewound as it is now, so that `rewind` can come back here."""
@@ -301,10 +388,11 @@ class Decoder:
         Raises
         ------
         ValueError
-            There are several texts, or none has been begun.
+            There are several texts, or none has been begun, or its keys and values are in blocks.
         OSError
             The file cannot be written.
         """
+        self.refuse_blocks()
         if self.batch > 1 or not self.position:
             raise ValueError(f"a prompt cache is of one text: the decoder has {self.batch}, of {self.position} tokens")
         at, recurrent = self.saved or (self.position, None)
@@ -336,8 +424,9 @@ class Decoder:
         CheckpointError
             The file is missing, damaged, of another model, or has keys and values of other bits.
         ValueError
-            The number of prompts is not that of the texts.
+            The number of prompts is not that of the texts, or keys and values are in blocks.
         """
+        self.refuse_blocks()
         cache = PromptCache(path, self.model.identity)
         cache.check_bits(self.state.kv_bits)
         kept = cache.common(prompts_of(prompt, self.batch))
@@ -354,6 +443,11 @@ class Decoder:
                 for sequence in range(self.batch if kept else 0):
                     copy_into(part[sequence], array(found), self.stream)
         return kept
+
+    def refuse_blocks(self) -> None:
+        """Raise ValueError where a prompt cache is asked for, and keys and values are in blocks."""
+        if self.blocks is not None:
+            raise ValueError("a prompt cache has keys and values one behind the other: leave kv_blocks out")
 
     @property
     def is_in_prompt(self) -> bool:
@@ -374,17 +468,12 @@ class Decoder:
             After each chunk, how many tokens of all prompts have been taken. A decoder whose prompts were not taken to
             the end must start again.
         """
-        fill, draw = (step.eager if eager else step for step in (self.filling, self.drawing))
+        draw = self.drawing.eager if eager else self.drawing
         for sequence, prompt in enumerate(self.prompts):
             before = max(self.save_at - self.positions[sequence], 0)
             behind = len(prompt) - self.positions[sequence] - before
             for size in chunks(before, self.chunk) + chunks(behind, self.chunk):
-                at = self.positions[sequence]
-                self.state.give(prompt[at : at + size], at, self.stream)
-                is_new = self.chooses and size not in self.tried
-                self.logits = self.fill_first(sequence, size) if is_new else fill(sequence, size)
-                self.positions[sequence] += size
-                self.eager_steps += eager
+                self.take_chunk(sequence, size, eager=eager)
                 if self.positions[sequence] == self.save_at:
                     self.save()
                 taken = sum(self.positions)
@@ -392,6 +481,15 @@ class Decoder:
                     self.state.stand_at([length - 1 for length in self.lengths], self.stream)
                     draw()
                 yield taken
+
+    def take_chunk(self, sequence: int, size: int, *, eager: bool) -> None:
+        """Take the next tokens of a text's prompt."""
+        at, fill = self.positions[sequence], self.filling.eager if eager else self.filling
+        self.state.give(self.prompts[sequence][at : at + size], at, self.stream)
+        is_new = self.chooses and size not in self.tried
+        self.logits = self.fill_first(sequence, size) if is_new else fill(sequence, size)
+        self.positions[sequence] += size
+        self.eager_steps += eager
 
     @contextmanager
     def choosing(self) -> Iterator[None]:
@@ -431,13 +529,19 @@ class Decoder:
         """How many tokens each step guesses."""
         return 0 if self.speculation is None else self.speculation.drafts
 
+    @property
+    def blocks(self) -> Blocks | None:
+        """The blocks that the texts share."""
+        return self.state.blocks
+
     def count(self) -> None:
         """Count a step, as if all of its guesses were right."""
-        self.positions = [position + 1 + self.drafts for position in self.positions]
+        taken = 1 + self.drafts
+        self.positions = [at if i in self.idle else at + taken for i, at in enumerate(self.positions)]
         self.steps += 1
 
     def make_room(self) -> None:
-        """Grow the caches where the next token needs it; refuse to step before `start` and at the limit."""
+        """Make room for the next token of each text; refuse to step before `start`, at the limit, without blocks."""
         if not self.prompts:
             raise ValueError("the decoder has no prompt: call start first")
         needed = self.position + 2 + self.drafts
@@ -445,6 +549,9 @@ class Decoder:
             raise ValueError(f"the text has reached the decoder's capacity of {self.room.limit} tokens")
         if needed > self.capacity:
             self.grow(needed)
+        if self.blocks is not None:
+            tokens = {i: position + 1 for i, position in enumerate(self.positions) if i not in self.idle}
+            self.blocks.reserve(tokens, self.stream)
 
     def grow(self, needed: int) -> None:
         """Move to caches of at least twice the size; the next step is recorded again and changes its graph."""
@@ -527,6 +634,8 @@ def prompts_of(prompt: Sequence[int] | Sequence[Sequence[int]], batch: int) -> l
 def advance(model: Model, state: State) -> Array:
     """Launch one step: take the tokens in the step block, write the next ones there; return the logits."""
     tokens, position = state.block[0], state.block[1]
+    if state.blocks is not None:
+        state.blocks.locate(position)
     logits = model.decode(tokens, position, state.layers)
     follow(state, logits)
     return logits
@@ -540,6 +649,8 @@ def advance_several(model: Model, state: State, speculation: Speculation) -> Arr
 def fill(model: Model, state: State, draft: Draft | None, sequence: int, size: int) -> Array:
     """Launch one chunk of a prompt; return the logits of its last token, which are kept for the first draw."""
     tokens, position = state.chunk[0, :size], state.chunk[1, :size]
+    if state.blocks is not None:
+        state.blocks.locate(position, sequence)
     logits = model.prefill(tokens, position, state.layers, sequence)
     kernels.contiguous(logits, out=state.logits[sequence : sequence + 1])
     if draft is not None:

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from hiprt import Array, Stream, current_stream, empty, kernels, zeros
+from hiprt.bench.engine.blocks import Blocks
 from hiprt.bench.engine.logprobs import Logprobs
-from hiprt.bench.engine.models.model import LayerState, Model, Recurrent
+from hiprt.bench.engine.models.model import LayerState, Model, PagedKeyValue, Recurrent
 from hiprt.bench.engine.sampling import Sampler, Sampling
 from hiprt.kernels.ops.elementwise.copies import copy_into
 
 __all__ = ["State", "grow_layers"]
+
+IDLE = -(2**31)  # the position of no text: it stays there, and nothing is written for it
 
 
 @dataclass
@@ -36,6 +39,8 @@ class State:
         How likely the tokens were, where that is asked for.
     kv_bits : int or None
         The bits of the elements of keys and values, where these are not in the dtype of the model.
+    blocks : Blocks or None
+        Those that have the keys and values, where the texts share a pool.
     """
 
     layers: list[LayerState]
@@ -46,6 +51,7 @@ class State:
     logits: Array
     logprobs: Logprobs | None = None
     kv_bits: int | None = None
+    blocks: Blocks | None = None
 
     @classmethod
     def empty(
@@ -57,6 +63,7 @@ class State:
         sampling: Sampling,
         logprobs: int | None = None,
         kv_bits: int | None = None,
+        blocks: Blocks | None = None,
     ) -> State:
         """Allocate the state of some texts on the current stream.
 
@@ -73,12 +80,12 @@ class State:
             How tokens are drawn.
         logprobs : int, optional
             How many of the likeliest tokens of each place are told, with the log probability of its own.
-        kv_bits : int, optional
+        kv_bits, blocks : optional
             As in `Model.state`.
         """
         width = model.config.vocab_size
         return cls(
-            model.state(batch, capacity, kv_bits),
+            model.state(batch, capacity, kv_bits, blocks),
             zeros((4, batch), np.int32),
             zeros((batch, capacity), np.int32),
             Sampler(sampling, batch, width, model.dtype),
@@ -86,6 +93,7 @@ class State:
             empty((batch, width), model.dtype),
             None if logprobs is None else Logprobs(logprobs, batch, capacity),
             kv_bits,
+            blocks,
         )
 
     def try_out(self, model: Model) -> None:
@@ -108,6 +116,27 @@ class State:
             for layer in self.layers:
                 layer.reset()
 
+    def begin(self, sequence: int, prompt: Sequence[int], seed: int | None) -> None:
+        """Put another text in the place of one, on the current stream, and leave it idle; see `Decoder.begin`."""
+        text = np.zeros(self.tokens.shape[1], np.int32)
+        text[: len(prompt)] = prompt
+        self.tokens[sequence].set(text)
+        self.stop(sequence)
+        if seed is not None:
+            self.sampler.seed[sequence : sequence + 1].set([seed])
+        for layer in self.layers:
+            layer.reset(sequence)
+
+    def stop(self, sequence: int) -> None:
+        """Leave a text idle, on the current stream."""
+        self.block[1, sequence : sequence + 1].set([IDLE])
+
+    def go_on(self, sequence: int, prompt: Sequence[int]) -> None:
+        """Let the next step take the last token of a text's prompt, on the current stream."""
+        values = prompt[-1], len(prompt) - 1, len(prompt), self.tokens.shape[1]
+        for row, value in zip(range(4), values):
+            self.block[row, sequence : sequence + 1].set([value])
+
     @property
     def is_rewindable(self) -> bool:
         """Whether every layer keeps its positions apart, so that a text can go back to any of them."""
@@ -126,7 +155,7 @@ class State:
             copy_into(layer.delta, source.delta, current_stream())
 
     def kept(self, positions: int, recurrent: Sequence[Recurrent] | None = None) -> dict[str, Array]:
-        """Return, by name, what all layers keep of so many first positions of each text.
+        """Return, by name, what all layers keep of so many first positions of each text, but for what is in blocks.
 
         Parameters
         ----------
@@ -139,6 +168,7 @@ class State:
         return {
             f"layers.{index}.{name}": part
             for index, layer in enumerate(layers)
+            if not isinstance(layer, PagedKeyValue)
             for name, part in layer.parts(positions).items()
         }
 
@@ -168,7 +198,8 @@ def grow_layers(
 ) -> None:
     """Put larger arrays with the first `old` positions in the place of those that grow with a text, in a list."""
     for index, (layer, larger) in enumerate(zip(layers, model.state(batch, capacity, kv_bits))):
-        if not isinstance(layer, Recurrent):
+        if not isinstance(layer, Recurrent | PagedKeyValue):
+            assert not isinstance(larger, PagedKeyValue)
             for source, target in zip(layer.parts(old).values(), larger.parts(old).values()):
                 copy_into(target, source, current_stream())
             layers[index] = larger

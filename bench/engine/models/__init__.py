@@ -9,7 +9,7 @@ from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models.checkpoint_weights import CheckpointWeights
 from hiprt.bench.engine.models.families import FAMILIES, read
-from hiprt.bench.engine.models.model import KeyValue, LayerState, Model, QuantizedKeyValue, Recurrent
+from hiprt.bench.engine.models.model import KeyValue, LayerState, Model, PagedKeyValue, QuantizedKeyValue, Recurrent
 from hiprt.bench.engine.models.presets import PRESETS, preset
 from hiprt.bench.engine.models.shard import Shard
 from hiprt.bench.engine.models.transformer import Transformer
@@ -23,6 +23,7 @@ __all__ = [
     "KeyValue",
     "LayerState",
     "Model",
+    "PagedKeyValue",
     "QuantizedKeyValue",
     "Recurrent",
     "Transformer",

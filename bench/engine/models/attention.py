@@ -9,10 +9,11 @@ from typing import Any, TypedDict
 import numpy as np
 
 from hiprt import Array, kernels, zeros
+from hiprt.bench.engine.blocks import Blocks
 from hiprt.bench.engine.models.alone import Each, alone, together
 from hiprt.bench.engine.models.config import Config
 from hiprt.bench.engine.models.linear import Linear, split
-from hiprt.bench.engine.models.model import KeyValue, LayerState, QuantizedKeyValue, Recurrent
+from hiprt.bench.engine.models.model import KeyValue, LayerState, PagedKeyValue, QuantizedKeyValue, Recurrent
 from hiprt.bench.engine.models.weights import Part, Weights
 from hiprt.kernels.ops.quantized_cache.coded_heads import GROUP_SIZE, INT8, WIDTHS
 
@@ -94,10 +95,15 @@ class Attention:
             weights.matrix([Part(f"{own}.o_proj", hidden)], heads * width),
         )
 
-    def state(self, batch: int, capacity: int, dtype: np.dtype[Any], kv_bits: int | None) -> LayerState:
+    def state(
+        self, batch: int, capacity: int, dtype: np.dtype[Any], kv_bits: int | None, blocks: Blocks | None
+    ) -> LayerState:
         """Allocate the caches of keys and values on the current stream; see `Model.state`."""
         width = self.config.head_dim
         *rows, _ = shape = (batch, self.config.num_key_value_heads, capacity, width)
+        if blocks is not None:
+            pool = (shape[1], blocks.count, blocks.rows, width)
+            return PagedKeyValue(zeros(pool, dtype), zeros(pool, dtype), blocks.table, blocks.slots)
         if kv_bits is None:
             return KeyValue(zeros(shape, dtype), zeros(shape, dtype))
         if width not in WIDTHS:
@@ -122,7 +128,7 @@ class Attention:
         self,
         x: Array,
         position: Array,
-        state: KeyValue | QuantizedKeyValue,
+        state: KeyValue | QuantizedKeyValue | PagedKeyValue,
         fused: bool,
         project: Each,
         put_back: Each,
@@ -136,6 +142,10 @@ class Attention:
         if isinstance(state, QuantizedKeyValue):
             query = self.quantize(made, position, state)
             mixed = kernels.quantized_attention(query, *state.arrays, position, scale=self.scale, gate=gate)
+        elif isinstance(state, PagedKeyValue):
+            query = self.place(made, position, state)
+            pool = state.keys, state.values, state.table
+            mixed = kernels.paged_attention(query, *pool, position, scale=self.scale, gate=gate)
         elif fused:
             given = made, self.query_norm, self.key_norm, position, state.keys, state.values
             mixed = kernels.norm_rope_attention(*given, **self.turns, scale=self.scale, gate=gate)
@@ -158,6 +168,9 @@ class Attention:
             # Tiles of queries read each position many times, so it is made a number once; the last one is the largest.
             keys = kernels.dequantize_cache(state.keys, state.key_scales, position[-1:], x.dtype)
             values = kernels.dequantize_cache(state.values, state.value_scales, position[-1:], x.dtype)
+        elif isinstance(state, PagedKeyValue):
+            query = self.place(made, position, state)
+            keys, values = state.gather()
         else:
             keys, values = state.keys, state.values
             query = kernels.norm_rope_write(made, self.query_norm, self.key_norm, position, keys, values, **self.turns)
@@ -168,6 +181,11 @@ class Attention:
         """Write the keys and values of a projection's rows; return the queries."""
         given = made, self.query_norm, self.key_norm, position, *state.arrays
         return kernels.norm_rope_quantize(*given, **self.turns)
+
+    def place(self, made: Array, position: Array, state: PagedKeyValue) -> Array:
+        """Write the keys and values of a projection's rows into their blocks; return the queries."""
+        given, slots = (made, self.query_norm, self.key_norm, position, *state.rows), state.slots[: len(made)]
+        return kernels.norm_rope_write(*given, **self.turns, slots=slots)
 
     def projected(self, x: Array, fused: bool) -> Array:
         """Return the projection of the normed rows."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hiprt import Array, array, kernels, zeros
+from hiprt.bench.engine.blocks import Blocks
 from hiprt.bench.engine.models.config import Config, Delta
 from hiprt.bench.engine.models.linear import Linear, split
 from hiprt.bench.engine.models.model import LayerState, Recurrent
@@ -76,7 +77,9 @@ class GatedDelta:
             weights.matrix([Part(f"{own}.out_proj", hidden)], delta.values),
         )
 
-    def state(self, batch: int, capacity: int, dtype: np.dtype[Any], kv_bits: int | None) -> LayerState:
+    def state(
+        self, batch: int, capacity: int, dtype: np.dtype[Any], kv_bits: int | None, blocks: Blocks | None
+    ) -> LayerState:
         """Allocate the state on the current stream; it has no keys and values, and does not grow with the text."""
         delta = self.delta
         shape = (batch, delta.value_heads, delta.value_width, delta.key_width)

@@ -7,11 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hiprt import Array
+from hiprt import Array, kernels
+from hiprt.bench.engine.blocks import Blocks
 from hiprt.bench.engine.models.config import Config
 from hiprt.distributed import Communicator
 
-__all__ = ["KeyValue", "LayerState", "Model", "QuantizedKeyValue", "Recurrent"]
+__all__ = ["KeyValue", "LayerState", "Model", "PagedKeyValue", "QuantizedKeyValue", "Recurrent"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,48 @@ class QuantizedKeyValue:
 
 
 @dataclass(frozen=True)
+class PagedKeyValue:
+    """What a layer of attention keeps of sequences that share a pool of blocks.
+
+    Attributes
+    ----------
+    keys, values : Array, shape (key heads, blocks, block rows, head_dim)
+        The pool.
+    table : Array of int32, shape (sequences, blocks of a sequence) or (blocks of a sequence,)
+        Of all sequences, or of one; `Blocks` says what is in it.
+    slots : Array of int32, shape (rows,)
+        Where in the pool the rows of a step go; `Blocks` says when they are found.
+    """
+
+    keys: Array
+    values: Array
+    table: Array
+    slots: Array
+
+    def reset(self, sequence: int | None = None) -> None:
+        """Begin a text, in one sequence or in all: nothing has to be cleared."""
+
+    def sequence(self, index: int) -> PagedKeyValue:
+        """Return what is kept of one sequence."""
+        return PagedKeyValue(self.keys, self.values, self.table[index], self.slots)
+
+    @property
+    def rows(self) -> tuple[Array, Array]:
+        """The keys and values of the pool without blocks, each of shape (key heads, rows, head_dim)."""
+        heads, _, _, width = self.keys.shape
+        return self.keys.reshape(heads, -1, width), self.values.reshape(heads, -1, width)
+
+    def gather(self) -> tuple[Array, Array]:
+        """Return copies of the keys and values of one sequence in the order of its tokens, made on the current stream.
+
+        Their shape is (key heads, rows of a sequence, head_dim). What lies behind its last block is of any other.
+        """
+        heads, _, _, width = self.keys.shape
+        keys, values = (kernels.take(pool, self.table, axis=1) for pool in (self.keys, self.values))
+        return keys.reshape(heads, -1, width), values.reshape(heads, -1, width)
+
+
+@dataclass(frozen=True)
 class Recurrent:
     """What a gated-delta layer keeps of each sequence.
 
@@ -98,7 +141,7 @@ class Recurrent:
         return {"conv": self.conv, "delta": self.delta}
 
 
-LayerState = KeyValue | QuantizedKeyValue | Recurrent
+LayerState = KeyValue | QuantizedKeyValue | PagedKeyValue | Recurrent
 
 
 class Model(Protocol):
@@ -127,7 +170,9 @@ class Model(Protocol):
     def check(self) -> None:
         """Raise if what was computed is no result, because a rank is gone that has a part of the model."""
 
-    def state(self, batch: int, capacity: int, kv_bits: int | None = None) -> list[LayerState]:
+    def state(
+        self, batch: int, capacity: int, kv_bits: int | None = None, blocks: Blocks | None = None
+    ) -> list[LayerState]:
         """Allocate, on the current stream, what the layers keep of `batch` sequences of up to `capacity` tokens.
 
         Parameters
@@ -135,6 +180,9 @@ class Model(Protocol):
         batch, capacity : int
         kv_bits : int, optional
             8 for keys and values in 8 bits; by default they are in the dtype of the model.
+        blocks : Blocks, optional
+            Those in which keys and values are kept, in the dtype of the model; by default each sequence has memory for
+            its whole capacity.
 
         Raises
         ------

@@ -10,13 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from hiprt import Array
+from hiprt.bench.engine.blocks import Blocks
 from hiprt.bench.engine.models.alone import alone
 from hiprt.bench.engine.models.attention import Attention
 from hiprt.bench.engine.models.config import Config
 from hiprt.bench.engine.models.gated_delta import GatedDelta
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.engine.models.mlp import Mlp
-from hiprt.bench.engine.models.model import LayerState, Recurrent
+from hiprt.bench.engine.models.model import KeyValue, LayerState, QuantizedKeyValue
 from hiprt.bench.engine.models.moe import Moe
 from hiprt.bench.engine.models.weights import Part, Weights
 from hiprt.distributed import Communicator
@@ -27,7 +28,9 @@ __all__ = ["Layer", "Transformer"]
 class Mixer(Protocol):
     """The part of a layer that mixes positions."""
 
-    def state(self, batch: int, capacity: int, dtype: np.dtype[Any], kv_bits: int | None) -> LayerState:
+    def state(
+        self, batch: int, capacity: int, dtype: np.dtype[Any], kv_bits: int | None, blocks: Blocks | None
+    ) -> LayerState:
         """Allocate what it keeps of `batch` sequences of up to `capacity` tokens, on the current stream."""
 
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
@@ -68,7 +71,7 @@ class Layer:
     def verify(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take consecutive rows of the only sequence, each with the bits that `decode` gives it."""
         assert isinstance(self.mixer, Attention)
-        assert not isinstance(state, Recurrent)
+        assert isinstance(state, KeyValue | QuantizedKeyValue)
         mixed = self.mixer.verify(x, position, state, fused)
         return alone(partial(self.feed, fused=fused), mixed, most=self.feed.rows_alike(x.dtype, fused))
 
@@ -147,9 +150,11 @@ class Transformer:
         if self.ranks is not None:
             self.ranks.check()
 
-    def state(self, batch: int, capacity: int, kv_bits: int | None = None) -> list[LayerState]:
+    def state(
+        self, batch: int, capacity: int, kv_bits: int | None = None, blocks: Blocks | None = None
+    ) -> list[LayerState]:
         """Allocate what the layers keep of `batch` sequences of up to `capacity` tokens; see `Model.state`."""
-        return [layer.mixer.state(batch, capacity, self.dtype, kv_bits) for layer in self.layers]
+        return [layer.mixer.state(batch, capacity, self.dtype, kv_bits, blocks) for layer in self.layers]
 
     def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
         """Take one token of each sequence; see `Model.decode`."""

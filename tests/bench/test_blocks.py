@@ -1,0 +1,172 @@
+"""Keys and values in blocks: texts that end and begin, the bits of contiguous caches, exhaustion, what is refused."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from hiprt import flags
+from hiprt.allocator import default_pool
+from hiprt.bench.engine.blocks import Blocks, PoolError
+from hiprt.bench.engine.decoder import Decoder
+from hiprt.bench.engine.models import preset
+from hiprt.bench.engine.models.presets import MINIS
+
+ROWS = 16
+
+
+@pytest.fixture(scope="module")
+def model():
+    return preset("qwen3-mini")
+
+
+def start(decoder, prompts):
+    decoder.start(prompts)
+    for _ in decoder.prefill():
+        pass
+
+
+def tokens_of(decoder):
+    return [decoder.token(i) for i in range(decoder.batch)]
+
+
+def check_same(found, expected):
+    """The logits and tokens of two decoders are the same, those of idle texts too."""
+    assert tokens_of(found) == tokens_of(expected)
+    np.testing.assert_array_equal(found.logits.numpy(), expected.logits.numpy())
+
+
+@pytest.mark.parametrize("name", MINIS)
+def test_texts_that_end_and_begin_have_the_bits_of_contiguous_caches(name, stream):
+    """In a random order, over blocks that change hands; the decode step is recorded once."""
+    model, random = preset(name, dtype=np.float32), np.random.default_rng(7)
+
+    def prompt():
+        return random.integers(0, model.config.vocab_size, random.integers(1, 50)).tolist()
+
+    plain = Decoder(model, stream, 128, batch=3)
+    paged = Decoder(model, stream, 128, batch=3, kv_blocks=ROWS, kv_pool=20)
+    random.shuffle(paged.blocks.free)
+    prompts = [prompt() for _ in range(3)]
+    for each in (plain, paged):
+        start(each, prompts)
+    check_same(paged, plain)
+    for _ in range(6):
+        ended, beginning, steps = int(random.integers(3)), prompt(), int(random.integers(1, 9))
+        for each in (plain, paged):
+            each.release(ended)
+            each.step()
+        check_same(paged, plain)
+        for each in (plain, paged):
+            each.begin(ended, beginning, seed=5)
+        for _ in range(steps):
+            for each in (plain, paged):
+                each.step()
+            check_same(paged, plain)
+        held = [-(-at // ROWS) for at in paged.positions]
+        assert [len(own) for own in paged.blocks.taken] == held
+        assert sorted(chain(paged.blocks.free, *paged.blocks.taken)) == [*range(20)]
+    assert paged.graph.rungs["instantiate"] == 1
+    assert paged.graph.rungs["replay"] == paged.steps - 1
+
+
+def test_replays_while_blocks_are_added_have_the_bits_of_eager_steps(model, stream):
+    """256 tokens under HIPRT_GRAPH_VERIFY=1, and a decoder that launches each kernel by itself."""
+    graph, eager = (Decoder(model, stream, 300, batch=2, kv_blocks=ROWS) for _ in range(2))
+    for each in (graph, eager):
+        start(each, [[5], [*range(30)]])
+    with flags.override(graph_verify=True):
+        for _ in range(256):
+            graph.step()
+            eager.step_eager()
+    check_same(graph, eager)
+    assert graph.graph.rungs == {**dict.fromkeys(graph.graph.rungs, 0), "instantiate": 1, "replay": 255}
+    assert [len(own) for own in graph.blocks.taken] == [17, 18]
+
+
+def test_a_pool_takes_the_memory_of_its_blocks(model, stream):
+    """However long a text may become."""
+    config, before = model.config, default_pool.stats().allocated
+    kept = [Decoder(model, stream, 1024, batch=4, kv_blocks=ROWS, kv_pool=pool) for pool in (8, 40)]
+    sizes = [sum(part.nbytes for layer in each.state.layers for part in (layer.keys, layer.values)) for each in kept]
+    row = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * model.dtype.itemsize
+    assert sizes == [8 * ROWS * row, 40 * ROWS * row]
+    assert default_pool.stats().allocated - before >= sum(sizes)
+
+
+def test_an_exhausted_pool_is_told_and_nothing_is_lost(model, stream):
+    """The texts go on with the same bits once blocks are free."""
+    wide, narrow = (Decoder(model, stream, 128, batch=2, kv_blocks=ROWS, kv_pool=pool) for pool in (16, 3))
+    for each in (wide, narrow):
+        start(each, [[1, 2, 3], [*range(15)]])
+        for _ in range(13):
+            each.step()
+    wide.step()
+    with pytest.raises(PoolError, match="1 more blocks of 16 tokens are needed, and 0 of 3 are free: release a text"):
+        narrow.step()
+    for each in (wide, narrow):
+        each.release(1)
+    assert narrow.positions[0] == wide.positions[0] - 1
+    narrow.step()
+    assert narrow.token(0) == wide.token(0)
+    np.testing.assert_array_equal(narrow.logits.numpy()[0], wide.logits.numpy()[0])
+    with pytest.raises(PoolError, match=r"3 more blocks .* and 1 of 3 are free"):
+        narrow.begin(1, [*range(40)])
+    narrow.begin(1, [4])
+    narrow.step()
+    with pytest.raises(PoolError, match="8 more blocks"):
+        narrow.start([[*range(60)], [*range(50)]])
+    start(narrow, [[7], [8]])
+    start(wide, [[7], [8]])
+    check_same(narrow, wide)
+
+
+def test_a_text_in_the_place_of_another_is_the_one_that_is_written_alone(stream):
+    """The others do not see it, and it does not see what was there before."""
+    model = preset("qwen3-next-mini", dtype=np.float32)
+    alone, beside = Decoder(model, stream, 128), Decoder(model, stream, 128, batch=2, kv_blocks=ROWS)
+    start(alone, [3, 4, 5])
+    start(beside, [[9] * 20, [3, 4, 5]])
+    beside.step()
+    beside.begin(0, [3, 4, 5])
+    for _ in range(4):
+        beside.step()
+    for _ in range(3):
+        alone.step()
+    assert beside.state.tokens.numpy()[0, :7].tolist() == alone.state.tokens.numpy()[0, :7].tolist()
+
+
+def test_mistakes_are_named(model, stream, tmp_path):
+    def made(**options):
+        return Decoder(model, stream, 64, **options)
+
+    paged = made(kv_blocks=ROWS)
+    for message, wrong in [
+        ("blocks of 24 positions; a power of two from 16 to 4096", lambda: made(kv_blocks=24)),
+        ("blocks of 0 positions", lambda: made(kv_blocks=0)),
+        ("a pool of 0 blocks", lambda: made(kv_blocks=ROWS, kv_pool=0)),
+        ("kv_blocks=16: it does not go with kv_bits or drafts", lambda: made(kv_blocks=ROWS, kv_bits=8)),
+        ("does not go with kv_bits or drafts", lambda: made(kv_blocks=ROWS, drafts=2)),
+        ("leave kv_blocks out", lambda: paged.write_cache(tmp_path / "cache")),
+        ("leave kv_blocks out", lambda: paged.read_cache(tmp_path / "cache", [1])),
+        ("call start for the first", lambda: paged.begin(0, [1])),
+        ("the prompt needs tokens", lambda: paged.begin(0, [])),
+        ("too long for a capacity", lambda: paged.begin(0, [1] * 64)),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            wrong()
+
+
+def test_a_table_is_of_whole_blocks(stream):
+    blocks = Blocks(16, 5, 2, 50, 8)
+    assert blocks.table.shape == (2, 4)
+    assert blocks.slots.shape == (8,)
+    blocks.reserve({0: 17, 1: 16}, stream)
+    assert blocks.taken == [[0, 1], [2]]
+    np.testing.assert_array_equal(blocks.table.numpy(), [[0, 1, -1, -1], [2, -1, -1, -1]])
+    with pytest.raises(PoolError):
+        blocks.reserve({0: 49, 1: 49}, stream)
+    assert blocks.taken == [[0, 1], [2]]
+    blocks.release(0, stream)
+    assert sorted(blocks.free) == [0, 1, 3, 4]
+    np.testing.assert_array_equal(blocks.table.numpy()[0], [-1] * 4)
