@@ -44,6 +44,7 @@ FIELDS = (
     "load_cache",
     "save_cache",
     "kv_bits",
+    "kv_blocks",
     "speculate",
     "draft",
     "tp",
@@ -86,6 +87,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the log probability of each token, and of the N likeliest at its place, from 0 to 20",
     )
     add_kv_bits(parser)
+    parser.add_argument(
+        "--kv-blocks",
+        metavar="N",
+        type=int,
+        help="keep keys and values in blocks of N tokens, a power of two from 16 on, of a pool that the texts share",
+    )
     add_speculate(parser)
     parser.add_argument(
         "--draft", metavar="DIR", help="guess them with this smaller model of the same tokenizer instead, in 4 bits"
@@ -379,6 +386,8 @@ def table(report: Report) -> list[tuple[str, str]]:
         rows.insert(2, ("prompt cache", f"{report.cached_tokens} tokens of the prompt"))
     if report.kv_bits is not None:
         rows.append(("keys and values", f"{report.kv_bits} bits, groups of 64"))
+    if report.kv_blocks is not None:
+        rows.append(("keys and values", f"{report.kv_bytes / 2**20:.1f} MiB in blocks of {report.kv_blocks} tokens"))
     if report.tokens_per_step is not None:
         told = f"{report.speculate} guesses a step, {report.acceptance:.0%} right, {report.tokens_per_step:.2f} tokens"
         rows.append(("speculation", told))

@@ -57,6 +57,8 @@ class Conversation:
             raise ValueError(f"a system prompt is part of a chat template, which {request.model} does not have")
         if request.verify or len(request.prompts) > 1 or request.load_cache or request.save_cache:
             raise ValueError("a conversation has neither several texts, nor a prompt cache of its own, nor verify")
+        if request.kv_blocks is not None:
+            raise ValueError(f"kv_blocks={request.kv_blocks}: a conversation is one text, which shares no pool")
         self.model, self.request = model, request
         self.template = model.template if request.chat_template else None
         self.sampling = request.sampling(model.checkpoint.sampling)

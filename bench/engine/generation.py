@@ -221,6 +221,8 @@ class Generation:
             drafts=request.speculate,
             draft=draft,
         )
+        if request.kv_blocks is not None:
+            made = partial(made, kv_blocks=request.kv_blocks, kv_pool=self.pool(request.kv_blocks))
         self.decoder = decoder or made(stream=stream, keep=not request.rerecord)
         self.decoder.room.limit = max(limit, self.decoder.room.limit)
         self.kept, self.save_at = kept, save_at
@@ -245,6 +247,8 @@ class Generation:
             sampling=sampling.changed,
             verified=True if request.verify else None,
             kv_bits=request.kv_bits,
+            kv_blocks=request.kv_blocks,
+            kv_bytes=self.decoder.state.kv_bytes,
             speculate=request.speculate,
             draft=None if request.draft is None else str(request.draft),
             tp=request.tp,
@@ -253,6 +257,13 @@ class Generation:
     def most(self, length: int) -> int:
         """Return how many tokens may follow a prompt: behind its last position the model has not been trained."""
         return min(self.request.tokens, self.positions - length)
+
+    def pool(self, rows: int) -> int:
+        """Return how many blocks of so many tokens serve any of the groups in which the texts are written."""
+        lengths = [len(text.ids) for text in self.texts]
+        needs = [-(-(length + self.most(length)) // rows) for length in lengths]
+        needs += needs[-1:] * (-len(needs) % self.batch)
+        return max(sum(needs[first : first + self.batch]) for first in range(0, len(needs), self.batch))
 
     def run(
         self,
@@ -313,8 +324,10 @@ class Generation:
                 self.decoder.write_cache(save)
             for tokens in self.steps_of(most, stopped):
                 times.append(time.perf_counter() - begin - (self.verifying - verified))
-                for writer, token in zip(writers, tokens):
+                for i, (writer, token) in enumerate(zip(writers, tokens)):
                     writer.push(token, self.checkpoint.stops)
+                    if writer.end:
+                        self.release(i)
                 yield from made
                 made.clear()
                 if all(writer.end for writer in writers):
@@ -335,6 +348,12 @@ class Generation:
             )
             for i, (text, writer) in enumerate(zip(texts, writers))
         ]  # fmt: skip
+
+    def release(self, sequence: int) -> None:
+        """Give the blocks of a text that has ended to those beside it."""
+        for decoder in filter(None, (self.decoder, self.shadow)):
+            if decoder.blocks is not None and sequence not in decoder.idle:
+                decoder.release(sequence)
 
     def logprobs(self, sequence: int, text: Beginning, ids: list[int]) -> list[dict[str, Any]] | None:
         """Return how likely the tokens of a text were, as `Choice` has it."""

@@ -97,6 +97,10 @@ class Report:
         How many tokens of the prompts came from a prompt cache; None without one.
     kv_bits : int or None
         The bits of the elements of keys and values; None where they are in the dtype of the model.
+    kv_blocks : int or None
+        The tokens of a block of keys and values; None where each text had memory for the longest.
+    kv_bytes : int
+        The bytes of keys and values for which there was memory when the texts began.
     speculate : int or None
         How many tokens each step guessed; None where none.
     draft : str or None
@@ -142,6 +146,8 @@ class Report:
     stop: str = "length"
     cached_tokens: int | None = None
     kv_bits: int | None = None
+    kv_blocks: int | None = None
+    kv_bytes: int = 0
     speculate: int | None = None
     draft: str | None = None
     acceptance: float | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hiprt.bench.engine.blocks import check_blocks
 from hiprt.bench.engine.logprobs import MOST
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.speculation import check_drafts
@@ -70,6 +71,9 @@ class Request:
     kv_bits : int, optional
         8 for keys and values in 8 bits, of which each group of 64 has a scale; by default they are in the dtype of the
         model.
+    kv_blocks : int, optional
+        The tokens of a block of keys and values: a power of two from 16 to 4,096. Texts written side by side share a
+        pool of such blocks, of which each takes what its own length needs; by default each has memory for the longest.
     speculate : int, optional
         How many tokens each step guesses from the text so far and checks, 1 to 7; the text is that which single steps
         write. By default none.
@@ -110,6 +114,7 @@ class Request:
     load_cache: Path | str | None = None
     save_cache: Path | str | None = None
     kv_bits: int | None = None
+    kv_blocks: int | None = None
     speculate: int | None = None
     draft: Path | str | None = None
     tp: int = 1
@@ -165,6 +170,12 @@ class Request:
         if self.tp > 1 and (self.load_cache is not None or self.save_cache is not None):
             raise ValueError(f"a prompt cache is of a whole model: it does not go with tp={self.tp}")
         check_kv_bits(self.kv_bits)
+        if self.kv_blocks is not None:
+            check_blocks(self.kv_blocks)
+            others = "kv_bits", "speculate", "load_cache", "save_cache"
+            given = [name for name in others if getattr(self, name) is not None]
+            if given:
+                raise ValueError(f"kv_blocks={self.kv_blocks}: it does not go with {given[0]}, leave that out")
         if self.draft is not None and (self.speculate is None or self.load_cache is not None):
             cause = "say by speculate how many tokens it guesses" if self.speculate is None else "leave load_cache out"
             raise ValueError(f"draft={self.draft}: {cause}")

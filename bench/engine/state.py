@@ -142,6 +142,11 @@ class State:
         """Whether every layer keeps its positions apart, so that a text can go back to any of them."""
         return not any(isinstance(layer, Recurrent) for layer in self.layers)
 
+    @property
+    def kv_bytes(self) -> int:
+        """The bytes of memory for keys and values."""
+        return sum(layer.nbytes for layer in self.layers if not isinstance(layer, Recurrent))
+
     def copy_recurrent(self) -> list[Recurrent]:
         """Return copies of what the recurrent layers keep, made on the current stream."""
         recurrent = [layer for layer in self.layers if isinstance(layer, Recurrent)]

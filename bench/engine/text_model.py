@@ -32,9 +32,9 @@ class TextModel:
     Its methods take the options of ``hiprt generate`` as keywords, as `Request` explains them: ``tokens`` or
     ``max_tokens``, ``temperature`` or ``temp``, ``top_p``, ``top_k``, ``min_p``, ``repetition_penalty``,
     ``presence_penalty``, ``seed``, ``stop``, ``batch``, ``prompt_ids``, ``logprobs``, ``load_cache``, ``save_cache``,
-    ``kv_bits``, ``speculate``, ``draft``, ``chat_template``, ``system_prompt``, ``template_values``, ``eager``,
-    ``verify`` and ``rerecord``. They raise the command's errors: `ValueError` for an option, and `HipError` where a HIP
-    call failed.
+    ``kv_bits``, ``kv_blocks``, ``speculate``, ``draft``, ``chat_template``, ``system_prompt``, ``template_values``,
+    ``eager``, ``verify`` and ``rerecord``. They raise the command's errors: `ValueError` for an option, and `HipError`
+    where a HIP call failed.
 
     Parameters
     ----------
@@ -197,10 +197,12 @@ def fits(decoder: Decoder, request: Request, sampling: Sampling, draft: Model | 
     is_recorded = decoder.graph.keep and not request.rerecord
     has_logprobs = request.logprobs is not None or decoder.state.logprobs is not None
     has_bits = decoder.state.kv_bits == request.kv_bits
+    has_blocks = request.kv_blocks is not None or decoder.blocks is not None  # pools are as large as their texts need
     is_as_wide = decoder.batch == len(request.prompts)
     guesses = None if decoder.draft is None else decoder.draft.model
     has_drafts = decoder.drafts == (request.speculate or 0) and guesses is draft
-    return is_recorded and not has_logprobs and has_bits and has_drafts and is_as_wide and same == sampling
+    is_like = has_bits and not has_blocks and has_drafts and is_as_wide
+    return is_recorded and not has_logprobs and is_like and same == sampling
 
 
 def load(

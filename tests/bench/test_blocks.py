@@ -5,12 +5,15 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from hiprt import flags
+import hiprt
+from hiprt import __main__, flags
 from hiprt.allocator import default_pool
 from hiprt.bench.engine.blocks import Blocks, PoolError
 from hiprt.bench.engine.decoder import Decoder
+from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.models import preset
 from hiprt.bench.engine.models.presets import MINIS
+from hiprt.bench.engine.request import Request
 
 ROWS = 16
 
@@ -134,6 +137,53 @@ def test_a_text_in_the_place_of_another_is_the_one_that_is_written_alone(stream)
     for _ in range(3):
         alone.step()
     assert beside.state.tokens.numpy()[0, :7].tolist() == alone.state.tokens.numpy()[0, :7].tolist()
+
+
+def test_generate_writes_the_same_texts_in_less_memory():
+    """Texts of different lengths in two groups; every logit has the bits of an eager one."""
+    prompts = tuple((*range(20, 20 + length),) for length in (5, 130, 9, 17, 3, 30, 8, 100, 7))
+    ids = {"prompt_ids": prompts, "tokens": 12, "verify": True}
+    plain, paged = generate(Request(**ids)), generate(Request(**ids, kv_blocks=16))
+    assert [each.token_ids for each in paged.choices] == [each.token_ids for each in plain.choices]
+    assert (paged.verified, paged.kv_blocks, plain.kv_blocks) == (True, 16, None)
+    first, second = (sum(-(-(len(each) + 12) // 16) for each in part) for part in (prompts[:5], prompts[5:]))
+    per_token = plain.kv_bytes // (5 * 256)
+    assert paged.kv_bytes == max(first, second) * 16 * per_token < plain.kv_bytes / 2
+    assert paged.rungs["replay"] >= 2 * 10
+
+
+def test_a_text_that_ends_gives_its_blocks_back():
+    """The one beside it goes on to its own end."""
+    text = hiprt.load()
+    whole = text.generate(["Once", "One day there was a"], tokens=30)
+    stop = whole.choices[0].text[8:14]
+    generation = text.generation(["Once", "One day there was a"], {"tokens": 30, "stop": stop, "kv_blocks": 16})
+    generation.run(lambda piece: None, lambda: False, lambda *_: None)
+    ended, other = generation.report.choices
+    assert (ended.finish_reason, ended.text) == ("stop string", whole.choices[0].text.split(stop)[0])
+    assert other.token_ids == whole.choices[1].token_ids
+    assert not generation.decoder.blocks.taken[0]
+    assert generation.decoder.blocks.taken[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--kv-blocks", "24"], "blocks of 24 positions; a power of two from 16 to 4096"),
+        (["--kv-blocks", "16", "--kv-bits", "8"], "kv_blocks=16: it does not go with kv_bits, leave that out"),
+        (["--kv-blocks", "16", "--speculate", "2"], "kv_blocks=16: it does not go with speculate"),
+        (["--kv-blocks", "16", "--save-cache", "x"], "kv_blocks=16: it does not go with save_cache"),
+    ],
+)
+def test_what_the_command_refuses(capsys, options, message):
+    with pytest.raises(SystemExit):
+        __main__.main(["generate", *options])
+    assert message in capsys.readouterr().err
+
+
+def test_a_conversation_has_no_blocks():
+    with pytest.raises(ValueError, match="kv_blocks=16: a conversation is one text"):
+        hiprt.load().conversation(kv_blocks=16)
 
 
 def test_mistakes_are_named(model, stream, tmp_path):

@@ -117,6 +117,8 @@ def test_the_error_on_the_shipped_model(capsys):
     assert 0 <= report["divergence"] < 1e-3
     assert report["perplexity_8"] == pytest.approx(report["perplexity"], rel=0.02)
     assert report["same_likeliest"] >= report["tokens"] - 1
+    assert report["kv_bytes"] == report["bytes_per_token"] * 4 * 2048
+    assert report["kv_bytes_in_blocks"] == report["bytes_per_token"] * (64 + 128 + 256 + 2048)
 
 
 def test_logits_that_differ_are_told(monkeypatch):

@@ -28,6 +28,11 @@ class KeyValue:
     keys: Array
     values: Array
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its memory."""
+        return self.keys.nbytes + self.values.nbytes
+
     def reset(self, sequence: int | None = None) -> None:
         """Begin a text, in one sequence or in all: nothing has to be cleared."""
 
@@ -62,6 +67,11 @@ class QuantizedKeyValue:
         """Everything, in the order in which ops take it."""
         return self.keys, self.values, self.key_scales, self.value_scales
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its memory."""
+        return sum(part.nbytes for part in self.arrays)
+
     def reset(self, sequence: int | None = None) -> None:
         """Begin a text, in one sequence or in all: nothing has to be cleared."""
 
@@ -93,6 +103,11 @@ class PagedKeyValue:
     values: Array
     table: Array
     slots: Array
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the pool."""
+        return self.keys.nbytes + self.values.nbytes
 
     def reset(self, sequence: int | None = None) -> None:
         """Begin a text, in one sequence or in all: nothing has to be cleared."""
