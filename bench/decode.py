@@ -17,8 +17,8 @@ import argparse
 import json
 import statistics
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -57,12 +57,15 @@ MODES = ("graph", "rerecord", "eager", "compiled")
 WARM_UP = 4  # tokens
 COMPARED = 256  # tokens of steps that guess, at most, that are compared with those of single steps
 # The names of these kernels begin like this; they read a part of what they declare, chosen by indices or a position.
-PARTIAL = ("attention", "gather", "kv_write", "moe", "norm_rope", "quantized_embedding", "take")
+PARTIAL = (
+    "attention", "dequantize_cache", "gather", "kv_write", "moe", "norm_rope", "paged_attention", "prefill_attention",
+    "quantized_attention", "quantized_embedding", "streamed_attention", "take", "wgmma_attention",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of the step.
+    """One kernel of the step, or of a prompt.
 
     Attributes
     ----------
@@ -77,6 +80,12 @@ class Kernel:
         Its part of the time of all kernels, from 0 to 1.
     gb_s : float or None
         The bytes that it declares over its time; None for kernels that touch a part of those bytes.
+    nbytes : int or None
+        These bytes, of all its nodes.
+    bandwidth : float or None
+        The part of the device's read bandwidth, from 0 to 1.
+    tflops : float or None
+        The additions and multiplications of its rows with whole matrices over its time; None where it has no matrix.
     """
 
     name: str
@@ -86,6 +95,9 @@ class Kernel:
     us: float
     share: float
     gb_s: float | None
+    nbytes: int | None
+    bandwidth: float | None
+    tflops: float | None
 
 
 @dataclass(frozen=True)
@@ -142,6 +154,8 @@ class Report:
         The kernels of a step, the one that takes the most time first.
     kernels_us : float
         The time of all kernels together.
+    prompt_kernels : list of Kernel
+        The kernels of a prompt of `context` tokens, where these are asked for.
     tp : int
         Over how many ranks the model is split; all of the above is of the first one.
     kv_bits : int or None
@@ -169,6 +183,7 @@ class Report:
     modes: dict[str, Mode] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
     kernels_us: float = 0.0
+    prompt_kernels: list[Kernel] = field(default_factory=list)
     tp: int = 1
     kv_bits: int | None = None
     speculate: int | None = None
@@ -335,12 +350,23 @@ class Run:
         self.stream.synchronize()
         return times, host, time.perf_counter() - start
 
-    def kernels(self) -> list[Kernel]:
-        """Time the kernels of a step, each by itself."""
+    def kernels(self, bandwidth: float) -> list[Kernel]:
+        """Time the kernels of a step, each by itself, beside a read bandwidth in GB/s."""
+        return self.timed(self.issue, operations(self.model, self.batch, self.batch), bandwidth)
+
+    def prompt_kernels(self, bandwidth: float) -> list[Kernel]:
+        """Time the kernels of a prompt of one sequence likewise."""
+        with use_stream(self.stream):
+            text, places = hiprt.array(self.prompt), hiprt.array(np.arange(self.context, dtype=np.int32))
+        work = operations(self.model, self.context, 1)
+        return self.timed(lambda: self.model.prefill(text, places, self.state, 0), work, bandwidth)
+
+    def timed(self, issue: Callable[[], Any], work: Mapping[int, float], bandwidth: float) -> list[Kernel]:
+        """Time the kernels of what is launched, each by itself; `work` has the operations of each matrix."""
         recording = Recording(Apart())  # type: ignore[arg-type]
         self.reset()
         with use_stream(self.stream), recording.record(self.stream):
-            self.issue()
+            issue()
         recording.run(self.stream)
         groups: defaultdict[str, list[int]] = defaultdict(list)
         nodes = recording.nodes()
@@ -350,17 +376,21 @@ class Run:
         for name, group in groups.items():
             self.reset()
             taken[name] = microseconds(join(recording, group), self.stream)
+        # An array that stands in for one that was not given is declared twice.
+        pieces = [set(declared(recording, index)) for index in range(len(nodes))]
+        # A product of many rows may be several nodes, which share its rows evenly.
+        times = Counter(
+            start for node, own in zip(nodes, pieces) if not node.name.startswith(PARTIAL) for start, _, _ in own
+        )
+        work = {start: count / times[start] for start, count in work.items() if start in times}
         total = sum(taken.values())
         order = sorted(taken, key=lambda name: -taken[name])
-        return [self.entry(recording, nodes, groups[name], taken[name], total) for name in order]
-
-    @staticmethod
-    def entry(recording: Recording, nodes: list[Node], group: list[int], us: float, total: float) -> Kernel:
-        """Return what the report says of one kernel, given its nodes and their time."""
-        largest = max((nodes[i] for i in group), key=lambda node: int(np.prod(node.grid)))
-        nbytes = sum(end - start for i in group for start, end, _ in declared(recording, i))
-        rate = None if largest.name.startswith(PARTIAL) else round(nbytes / us / 1e3, 1)
-        return Kernel(largest.name, largest.grid, largest.block, len(group), round(us, 3), round(us / total, 4), rate)
+        found = []
+        for name in order:
+            group, us = groups[name], taken[name]
+            touched = [each for i in group for each in pieces[i]]
+            found.append(entry([nodes[i] for i in group], touched, us, us / total, work, bandwidth))
+        return found
 
 
 def matrices(part: Any, mixture: Any = None) -> Iterator[tuple[Linear, Any]]:
@@ -390,6 +420,52 @@ def weight_bytes(model: Any, batch: int = 1) -> int:
     return round(total)
 
 
+def entry(
+    nodes: list[Node],
+    touched: list[tuple[int, int, int]],
+    us: float,
+    share: float,
+    work: Mapping[int, float],
+    bandwidth: float,
+) -> Kernel:
+    """Return what the report says of one kernel, given its nodes, the bytes that they declare, and their time."""
+    largest = max(nodes, key=lambda node: int(np.prod(node.grid)))
+    nbytes = None if largest.name.startswith(PARTIAL) else sum(end - start for start, end, _ in touched)
+    rate = None if nbytes is None else nbytes / us / 1e3
+    flops = 0 if nbytes is None else sum(work.get(start, 0) for start, _, _ in touched)
+    return Kernel(
+        largest.name,
+        largest.grid,
+        largest.block,
+        len(nodes),
+        round(us, 3),
+        round(share, 4),
+        None if rate is None else round(rate, 1),
+        nbytes,
+        None if rate is None else round(rate / bandwidth, 4),
+        round(flops / us / 1e6, 6) if flops else None,
+    )
+
+
+def operations(model: Any, rows: int, drawn: int) -> dict[int, int]:
+    """Return the additions and multiplications of rows with each matrix, by the address of its codes.
+
+    Parameters
+    ----------
+    model : Model or Plain
+        Stacks of experts are left out: what their rows choose is not known here.
+    rows, drawn : int
+        The rows that the layers take, and those of which logits are made.
+    """
+    own = model.own if isinstance(model, Plain) else model
+    found = {}
+    for matrix in [*(each for each, _ in matrices(own)), own.head]:
+        if matrix.weight.ndim == 2:
+            elements = matrix.weight.size * (32 // matrix.bits if matrix.bits else 1)
+            found[matrix.weight.extent[0]] = 2 * (drawn if matrix is own.head else rows) * elements
+    return found
+
+
 def measure(
     name: str,
     context: int = 16,
@@ -401,6 +477,7 @@ def measure(
     kv_bits: int | None = None,
     drafts: int | None = None,
     draft: str | None = None,
+    prompt: bool = False,
     **options: Any,
 ) -> Report:
     """Measure a preset.
@@ -428,6 +505,8 @@ def measure(
         How many tokens each step guesses and checks, of one sequence.
     draft : str, optional
         The preset that guesses them; by default they are guessed from the text.
+    prompt : bool
+        Whether the kernels of the prompt are timed too.
     **options
         Options of `hiprt.bench.engine.models.preset`.
     """
@@ -456,7 +535,8 @@ def measure(
         report.compared = len(written)
         report.equal = sum(one == other for one, other in zip(written, beside.single(len(written))))
     if ranks is None:
-        report.kernels = work.kernels()
+        report.kernels = work.kernels(report.read_gb_s)
+        report.prompt_kernels = work.prompt_kernels(report.read_gb_s) if prompt else []
     report.kernels_us = round(sum(kernel.us for kernel in report.kernels), 2)
     report.peak_bytes = allocator.stats()["peak"]
     return report
@@ -469,6 +549,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", metavar="N", type=positive, default=64, help="tokens to decode (default: 64)")
     parser.add_argument("--batch", metavar="B", type=positive, choices=range(1, 9), default=1, help="sequences, 1 to 8")
     parser.add_argument("--mode", choices=(*MODES, "all"), default="all", help="how steps are launched (default: all)")
+    parser.add_argument("--prompt", action="store_true", help="time the kernels of the prompt too")
     parser.add_argument("--plain", action="store_true", help="written in plain ops, a matrix each projection")
     add_kv_bits(parser)
     add_speculate(parser)
@@ -494,11 +575,11 @@ def run(options: argparse.Namespace) -> int:
         options.refuse("models in plain ops have keys and values in their dtype")
     if options.tp == 1:
         guesses = {"drafts": options.speculate, "draft": options.draft}
-        report = measure(*sizes, modes, options.plain, kv_bits=options.kv_bits, **guesses)
+        report = measure(*sizes, modes, options.plain, kv_bits=options.kv_bits, prompt=options.prompt, **guesses)
         print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
         return 0
-    if options.plain or options.mode == "compiled":
-        options.refuse("models in plain ops and compiled steps are not split over several devices")
+    if options.plain or options.mode == "compiled" or options.prompt:
+        options.refuse("models in plain ops and compiled steps are not split over several devices, prompts not timed")
     check(read(settings_of(options.model)), options.tp, FORM.group_size, options.model)
     place, status = start_ranks(options.tp, options.argv)
     if place is None:
@@ -542,18 +623,6 @@ def table(report: Report) -> str:
         )
         for name, mode in report.modes.items()
     ]
-    kernels = [
-        (
-            each.name,
-            f"{each.nodes}",
-            f"{each.us:.2f}",
-            f"{each.share:.0%}",
-            "" if each.gb_s is None else f"{each.gb_s:.0f}",
-            f"{each.grid}, {each.block}",
-        )
-        for each in report.kernels
-    ]
-    total = ("sum", f"{sum(each.nodes for each in report.kernels)}", f"{report.kernels_us:.2f}")
     lines = [
         f"{report.preset} on {report.provider} ({report.device}"
         + f", {report.tp} ranks" * (report.tp > 1)
@@ -563,11 +632,31 @@ def table(report: Report) -> str:
         f"first token {report.first_token_ms:.2f} ms, peak {report.peak_bytes / 2**20:.0f} MiB",
         *guessed(report),
         text_table(("mode", "tok/s", "ms mean", "ms p99", "host us mean", "GB/s", "share", "launches"), modes),
-        ""
-        if report.tp > 1
-        else text_table(("kernel", "nodes", "us", "share", "GB/s", "largest grid, block"), [*kernels, total]),
+        "" if report.tp > 1 else table_of(report.kernels),
+        *([f"a prompt of {report.context} tokens", table_of(report.prompt_kernels)] if report.prompt_kernels else []),
     ]
     return "\n".join(lines)
+
+
+def table_of(timed: list[Kernel]) -> str:
+    """Return a line for each kernel, and one for their sum."""
+    rows = [
+        (
+            each.name,
+            f"{each.nodes}",
+            f"{each.us:.2f}",
+            f"{each.share:.0%}",
+            "" if each.nbytes is None else f"{each.nbytes / 1e6:.3f}",
+            "" if each.gb_s is None else f"{each.gb_s:.0f}",
+            "" if each.bandwidth is None else f"{each.bandwidth:.0%}",
+            "" if each.tflops is None else f"{each.tflops:.3g}",
+            f"{each.grid}, {each.block}",
+        )
+        for each in timed
+    ]
+    total = ("sum", f"{sum(each.nodes for each in timed)}", f"{sum(each.us for each in timed):.2f}")
+    names = ("kernel", "nodes", "us", "share", "MB", "GB/s", "of reads", "TFLOP/s", "largest grid, block")
+    return text_table(names, [*rows, total])
 
 
 def guessed(report: Report) -> list[str]:

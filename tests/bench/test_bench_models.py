@@ -41,6 +41,26 @@ def test_kernels_add_up(report):
     assert "qwen3-moe-mini" in decode.table(report)
 
 
+def test_the_kernels_of_a_prompt(capsys):
+    """Their products are those of its rows with every matrix of a layer, and of the last one with the head."""
+    options = ["--model", "qwen3-mini", "--mode", "graph", "--tokens", "2", "--context", "48", "--prompt", "--json"]
+    assert main(["bench", "decode", *options]) == 0
+    report, config = json.loads(capsys.readouterr().out), preset("qwen3-mini").config
+    queries, pairs = (count * config.head_dim for count in (config.num_attention_heads, config.num_key_value_heads))
+    layer = config.hidden_size * (2 * queries + 2 * pairs + 3 * config.intermediate_size)
+    layers, head = config.num_hidden_layers * layer, config.vocab_size * config.hidden_size
+    for kernels_of, rows in (("kernels", 1), ("prompt_kernels", 48)):
+        found = sum(each["us"] * each["tflops"] * 1e6 for each in report[kernels_of] if each["tflops"])
+        assert found == pytest.approx(2 * (rows * layers + head), rel=0.02)
+    (tiles,) = (each for each in report["prompt_kernels"] if each["name"] == "quantized_tiles")
+    rows = 48 * 2 * (4 * config.hidden_size + 2 * queries + 2 * pairs + 3 * config.intermediate_size)
+    assert tiles["nbytes"] == config.num_hidden_layers * (rows + layer * (4 + 2 * 16 / 64) / 8)
+    for each in report["kernels"] + report["prompt_kernels"]:
+        if each["nbytes"] is not None:
+            assert each["gb_s"] == pytest.approx(each["nbytes"] / each["us"] / 1e3, rel=0.1, abs=0.06)
+            assert each["bandwidth"] == pytest.approx(each["gb_s"] / report["read_gb_s"], rel=0.1, abs=0.02)
+
+
 def test_weight_bytes(stream):
     """A step reads every matrix once, but one row of the embedding, and only the chosen experts of a mixture."""
     dense, mixture = preset("qwen3-mini"), preset("qwen3-moe-mini")
