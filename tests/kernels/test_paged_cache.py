@@ -10,6 +10,7 @@ from hiprt.graphs import Step
 from hiprt.kernels.reference import ops as reference
 
 BASE, EPS = 1e4, 1e-6
+TWO_STEPS = {"float16": 2.0**-9, "bfloat16": 2.0**-6, "float32": 2.0**-18}
 
 
 def in_blocks(caches, block_rows, spare=3, seed=0):
@@ -29,6 +30,16 @@ def normal(dtype, *shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
+def check_same(found, expected):
+    """Compare with contiguous caches: bit by bit, or nearly where a GPU may have a kernel of its own for these."""
+    found = found.numpy()
+    if hiprt.library.current().provider.is_host:
+        np.testing.assert_array_equal(found, expected)
+    else:
+        steps = TWO_STEPS[found.dtype.name]
+        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=steps, atol=steps)
+
+
 @pytest.mark.parametrize(("block_rows", "blocks"), [(16, 3), (64, 9)])
 @pytest.mark.parametrize(("heads", "pairs", "width"), [(4, 2, 64), (3, 3, 80), (8, 2, 128)])
 def test_attention_has_the_bits_of_contiguous_caches(branch, dtype, heads, pairs, width, block_rows, blocks):
@@ -41,7 +52,7 @@ def test_attention_has_the_bits_of_contiguous_caches(branch, dtype, heads, pairs
     at, options = hiprt.array(positions), {"scale": width**-0.5, "gate": hiprt.array(gate)}
     expected = kernels.attention(*map(hiprt.array, (q, keys, values)), at, **options).numpy()
     given = map(hiprt.array, (q, key_pool, value_pool, table))
-    np.testing.assert_array_equal(kernels.paged_attention(*given, at, **options).numpy(), expected)
+    check_same(kernels.paged_attention(*given, at, **options), expected)
 
 
 def test_runs_without_a_block_are_not_read(branch, dtype, close):
@@ -113,7 +124,7 @@ def test_a_step_is_replayed_while_its_table_changes(branch):
         position.set(places)
         query = kernels.norm_rope_write(rows, norm, norm, position, *caches, **turns)
         expected = kernels.attention(query, *caches, position, scale=0.125).numpy()
-        np.testing.assert_array_equal(step().numpy(), expected)
+        check_same(step(), expected)
     assert step.rungs["replay"] == steps - 1
 
 
