@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 import hiprt
-from hiprt import Stream, allocator, kernels, library, use_stream
-from hiprt.bench.engine.command import add_kv_bits, add_speculate
+from hiprt import Array, Stream, allocator, kernels, library, use_stream
+from hiprt.bench.engine.blocks import Blocks, check_blocks
+from hiprt.bench.engine.command import add_kv_bits, add_kv_blocks, add_speculate
 from hiprt.bench.engine.decoder import bucket
 from hiprt.bench.engine.draft import Draft, check_draft
 from hiprt.bench.engine.models import FORM, PRESETS, Model, preset, read
@@ -160,6 +161,8 @@ class Report:
         Over how many ranks the model is split; all of the above is of the first one.
     kv_bits : int or None
         The bits of the elements of keys and values; None where they are in the dtype of the model.
+    kv_blocks : int or None
+        The tokens of a block of keys and values; None where each sequence has one piece of memory for them.
     speculate : int or None
         How many tokens a step guesses; None where none.
     draft : str or None
@@ -186,6 +189,7 @@ class Report:
     prompt_kernels: list[Kernel] = field(default_factory=list)
     tp: int = 1
     kv_bits: int | None = None
+    kv_blocks: int | None = None
     speculate: int | None = None
     draft: str | None = None
     acceptance: float | None = None
@@ -220,13 +224,22 @@ class Run:
         kv_bits: int | None = None,
         drafts: int | None = None,
         draft: Model | None = None,
+        kv_blocks: int | None = None,
     ) -> None:
         self.model, self.stream, self.context, self.batch = model, stream, context, batch
         draw = np.random.default_rng(0)
         self.prompt = draw.integers(0, model.config.vocab_size, context).astype(np.int32)
         with use_stream(stream):
             capacity = bucket(context + (tokens + 2 * WARM_UP) * (1 + (drafts or 0)))
-            self.state = model.state(batch, capacity, kv_bits)
+            self.blocks = None
+            if kv_blocks is None:
+                self.state = model.state(batch, capacity, kv_bits)
+            else:
+                assert not isinstance(model, Plain)
+                count = batch * -(-capacity // kv_blocks)
+                self.blocks = Blocks(kv_blocks, count, batch, capacity, context)
+                self.blocks.reserve(dict.fromkeys(range(batch), capacity), stream)
+                self.state = model.state(batch, capacity, None, self.blocks)
             self.tokens, self.position = hiprt.zeros(batch, np.int32), hiprt.zeros(batch, np.int32)
             self.one = hiprt.array(np.ones(batch, np.int32))
             self.speculation = None
@@ -251,9 +264,17 @@ class Run:
             assert not isinstance(self.model, Plain)
             speculate(self.model, self.state, self.block, self.text, self.speculation)
             return
+        if self.blocks is not None:
+            self.blocks.locate(self.position)
         logits = self.model.decode(self.tokens, self.position, self.state)
         kernels.argmax(logits, out=self.tokens)
         kernels.add(self.position, self.one, out=self.position)
+
+    def prefill(self, text: Array, places: Array, sequence: int) -> None:
+        """Launch a prompt of one sequence."""
+        if self.blocks is not None:
+            self.blocks.locate(places, sequence)
+        self.model.prefill(text, places, self.state, sequence)
 
     def first_token(self) -> float:
         """Take the prompt into every sequence, then one step; return the milliseconds of one prompt and the step."""
@@ -269,7 +290,7 @@ class Run:
                     self.speculation.draft.prefill(text, places)
                 for sequence in range(self.batch):
                     before = time.perf_counter()
-                    self.model.prefill(text, places, self.state, sequence)
+                    self.prefill(text, places, sequence)
                     self.stream.synchronize()
                     taken = taken or time.perf_counter() - before
             before = time.perf_counter()
@@ -359,7 +380,7 @@ class Run:
         with use_stream(self.stream):
             text, places = hiprt.array(self.prompt), hiprt.array(np.arange(self.context, dtype=np.int32))
         work = operations(self.model, self.context, 1)
-        return self.timed(lambda: self.model.prefill(text, places, self.state, 0), work, bandwidth)
+        return self.timed(lambda: self.prefill(text, places, 0), work, bandwidth)
 
     def timed(self, issue: Callable[[], Any], work: Mapping[int, float], bandwidth: float) -> list[Kernel]:
         """Time the kernels of what is launched, each by itself; `work` has the operations of each matrix."""
@@ -478,6 +499,7 @@ def measure(
     drafts: int | None = None,
     draft: str | None = None,
     prompt: bool = False,
+    kv_blocks: int | None = None,
     **options: Any,
 ) -> Report:
     """Measure a preset.
@@ -507,6 +529,8 @@ def measure(
         The preset that guesses them; by default they are guessed from the text.
     prompt : bool
         Whether the kernels of the prompt are timed too.
+    kv_blocks : int, optional
+        The tokens of a block of keys and values; by default each sequence has one piece of memory for them.
     **options
         Options of `hiprt.bench.engine.models.preset`.
     """
@@ -520,8 +544,8 @@ def measure(
     report.tp = 1 if ranks is None else ranks.ranks
     report.weight_bytes = weight_bytes(engine, batch)
     report.read_gb_s = round(read_bandwidth(stream), 1)
-    report.speculate, report.draft = drafts, draft
-    work = Run(model, stream, context, tokens, batch, kv_bits, drafts, guesses)
+    report.speculate, report.draft, report.kv_blocks = drafts, draft, kv_blocks
+    work = Run(model, stream, context, tokens, batch, kv_bits, drafts, guesses, kv_blocks)
     work.first_token()
     report.first_token_ms = round(work.first_token(), 3)
     for mode in modes:
@@ -552,6 +576,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", action="store_true", help="time the kernels of the prompt too")
     parser.add_argument("--plain", action="store_true", help="written in plain ops, a matrix each projection")
     add_kv_bits(parser)
+    add_kv_blocks(parser)
     add_speculate(parser)
     parser.add_argument("--draft", metavar="PRESET", choices=PRESETS, help="guess them with this preset instead")
     parser.add_argument("--tp", metavar="N", type=positive, default=1, help="split over N devices (default: 1)")
@@ -565,6 +590,10 @@ def run(options: argparse.Namespace) -> int:
     sizes = options.model, options.context, options.tokens, options.batch
     try:
         check_kv_bits(options.kv_bits)
+        if options.kv_blocks is not None:
+            check_blocks(options.kv_blocks)
+            if options.kv_bits or options.speculate or options.plain or options.tp > 1:
+                raise ValueError("kv_blocks: it is for one device, without kv_bits, guesses and plain ops")
         if options.draft is not None and options.speculate is None:
             raise ValueError(f"draft={options.draft}: say by speculate how many tokens it guesses")
         if options.speculate is not None:
@@ -574,8 +603,8 @@ def run(options: argparse.Namespace) -> int:
     if options.plain and options.kv_bits is not None:
         options.refuse("models in plain ops have keys and values in their dtype")
     if options.tp == 1:
-        guesses = {"drafts": options.speculate, "draft": options.draft}
-        report = measure(*sizes, modes, options.plain, kv_bits=options.kv_bits, prompt=options.prompt, **guesses)
+        given = {name: getattr(options, name) for name in ("kv_bits", "kv_blocks", "draft", "prompt")}
+        report = measure(*sizes, modes, options.plain, drafts=options.speculate, **given)
         print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
         return 0
     if options.plain or options.mode == "compiled" or options.prompt:
@@ -628,6 +657,7 @@ def table(report: Report) -> str:
         + f", {report.tp} ranks" * (report.tp > 1)
         + f"), context {report.context}, batch {report.batch}, "
         + "keys and values in 8 bits, " * (report.kv_bits == 8)
+        + f"in blocks of {report.kv_blocks}, " * (report.kv_blocks is not None)
         + f"{size:.0f} MiB of weights a token, read bandwidth {report.read_gb_s:.0f} GB/s",
         f"first token {report.first_token_ms:.2f} ms, peak {report.peak_bytes / 2**20:.0f} MiB",
         *guessed(report),

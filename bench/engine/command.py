@@ -87,12 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the log probability of each token, and of the N likeliest at its place, from 0 to 20",
     )
     add_kv_bits(parser)
-    parser.add_argument(
-        "--kv-blocks",
-        metavar="N",
-        type=int,
-        help="keep keys and values in blocks of N tokens, a power of two from 16 on, of a pool that the texts share",
-    )
+    add_kv_blocks(parser)
     add_speculate(parser)
     parser.add_argument(
         "--draft", metavar="DIR", help="guess them with this smaller model of the same tokenizer instead, in 4 bits"
@@ -122,6 +117,12 @@ def add_kv_bits(parser: argparse.ArgumentParser) -> None:
     """Add in how many bits keys and values are kept."""
     said = "keep keys and values in 8 bits, with a scale for each group of 64 (default: in the dtype of the model)"
     parser.add_argument("--kv-bits", metavar="8", type=int, help=said)
+
+
+def add_kv_blocks(parser: argparse.ArgumentParser) -> None:
+    """Add in what blocks keys and values are kept."""
+    said = "keep keys and values in blocks of N tokens, a power of two from 16 on, of a pool that the texts share"
+    parser.add_argument("--kv-blocks", metavar="N", type=int, help=said)
 
 
 def add_speculate(parser: argparse.ArgumentParser) -> None:

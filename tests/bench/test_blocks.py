@@ -1,5 +1,6 @@
 """Keys and values in blocks: texts that end and begin, the bits of contiguous caches, exhaustion, what is refused."""
 
+import json
 from itertools import chain
 
 import numpy as np
@@ -183,6 +184,24 @@ def test_what_the_command_refuses(capsys, options, message):
     with pytest.raises(SystemExit):
         __main__.main(["generate", *options])
     assert message in capsys.readouterr().err
+
+
+def test_bench_decode_takes_blocks(capsys):
+    """The step has a launch more, and each layer of attention another one; it is replayed all the same."""
+    options = ["bench", "decode", "--mode", "graph", "--tokens", "4", "--context", "30", "--json"]
+    nodes = []
+    for more in ([], ["--kv-blocks", "16", "--prompt"]):
+        assert __main__.main([*options, *more]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert report["modes"]["graph"]["rungs"]["replay"] == 4
+        nodes.append({kernel["name"]: kernel["nodes"] for kernel in report["kernels"]})
+    layers = nodes[0]["norm_rope_attention"]
+    assert nodes[1]["paged_attention"] == nodes[1]["norm_rope_write"] == layers
+    assert sum(nodes[1].values()) == sum(nodes[0].values()) + layers + 1
+    assert "block_slots" in [kernel["name"] for kernel in report["prompt_kernels"]]
+    with pytest.raises(SystemExit):
+        __main__.main([*options, "--kv-blocks", "16", "--kv-bits", "8"])
+    assert "kv_blocks: it is for one device" in capsys.readouterr().err
 
 
 def test_a_conversation_has_no_blocks():
