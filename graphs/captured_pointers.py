@@ -81,10 +81,13 @@ class Pointers:
         is_ours = self.is_ours if again is None else self.is_ours | (words(recording)[1] != words(again)[1])
         later = Pointers(recording, is_ours, memory)
         later.puzzles = self.puzzles
-        names = ["node", "offset", "memory"]
-        if np.array_equal(later.table[names], self.table[names]):
-            later.pin(self.pinned)
+        others = {memory for _, _, memory in self.known() ^ later.known()}
+        later.pin(sorted({*self.pinned, *others}))
         return later
+
+    def known(self) -> set[tuple[int, int, int]]:
+        """Return the words of the table: node, offset, and the piece of memory."""
+        return {*zip(*(self.table[name].tolist() for name in ("node", "offset", "memory")))}
 
     def found(self, alone: dict[int, tuple[int, int]]) -> tuple[NDArray[np.void], NDArray[np.intp]]:
         """List the words that lie in memory which no other piece overlaps, and where they stand among all words."""

@@ -228,6 +228,32 @@ def test_a_number_that_looks_like_an_address_stays(device):
     assert captured_again(run) == 2
 
 
+def test_a_word_that_looks_like_an_address_makes_no_other_memory_unknown(device):
+    """Only the tensor in whose memory it seems to lie has to be seen moving once more."""
+    weights, salts = {name: tensor(i) for i, name in enumerate("abc")}, [0]
+
+    def forward(x):
+        for w in weights.values():
+            x, y = device.empty(), x
+            layer(device.ours.handle, y, w, x, salts[0])
+        return x
+
+    run, x = hiprt.torch.graphed(forward, weights=weights, name="seems"), tensor(9)
+    run(x), run(x)
+    captured = []
+    for turn, name in enumerate("abcbca"):
+        if turn == 2:
+            salts[0] = weights["a"].data_ptr() + 8
+        weights[name] = tensor(20 + turn)
+        found, wanted = run(x), x
+        device.ours.synchronize()
+        for w in weights.values():
+            wanted = wanted * w + torch.tensor(salts[0] >> 8).to(torch.int32)
+        assert torch.equal(found, wanted), name
+        captured.append(captured_again(run))
+    assert captured == [1, 2, 3, 3, 4, 5]
+
+
 def test_words_that_follow_from_nothing_are_found_out(device):
     """Junk between a library's fields, alike in the first captures by chance: one more capture each time shows it."""
     junk = iter((0, 1, 1, 2, 3, *range(4, 20)))
