@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hiprt.kernels.tuning.rings import ALONE, REGISTERS, Ring, ring_of, takes_integers
+from hiprt.kernels.tuning.rings import ALONE, Ring, ring_of, takes_integers
 from hiprt.kernels.tuning.tiling import Configuration, Product
 
 if TYPE_CHECKING:
@@ -26,12 +26,15 @@ TEMPLATE = {
     "VECTORS": "int",
 }
 MOST_VECTORS = 8
-SIMDGROUPS = 16  # simdgroups of a threadgroup at which a processor runs at full speed
+SIMDGROUPS = 16  # simdgroups with tiles at which a processor runs at full speed
+FILLED = 20  # simdgroups of a threadgroup where more than half of them have tiles
 MOST_SIMDGROUPS = 24
 MOST_PAIRS = 10  # pairs of tiles of a round
 SHARED_BYTES = 226 << 10  # bytes of threadgroup memory of a processor
 SHARERS = (1, 2, 4)  # processors that may divide the steps of a row
-LONG = 50000  # numbers of x from which on two of them are faster
+STAGE = 16 * 128  # bytes of a step of two tiles
+DEEPEST = 3  # steps of a simdgroup on their way
+LONG = 60000  # numbers of x from which on two of them are faster
 
 
 class VectorRing(NamedTuple):
@@ -48,7 +51,7 @@ class VectorRing(NamedTuple):
     per : int
         The pairs of tiles of a team before sums are put together.
     early : int
-        The steps that are loaded before x is there.
+        The steps that are asked for before x is there.
     helpers : int
         Further simdgroups, which bring x only.
     groups : int
@@ -91,16 +94,18 @@ def vector_rings(product: Product, alone: Ring, compute_units: int) -> Iterator[
         if not groups:
             continue
         pairs, split = pairs_of(product, groups // sharers), alone.split // sharers
+        # x waits for codes that are asked for before it, which pays where they are over four times its bytes.
+        early = int(product.rows * product.bits // 8 >= 4 * product.batch * 2 * groups)
         for teams in range(1, min(pairs, MOST_SIMDGROUPS // split) + 1):
-            helpers = max(0, SIMDGROUPS - teams * split)
-            for depth in range(1, own + 1):
-                if own % depth or registers(depth) > most_registers(teams * split + helpers):
-                    continue
+            with_tiles = teams * split
+            all_simdgroups = FILLED if FILLED // 2 <= with_tiles < SIMDGROUPS else SIMDGROUPS
+            helpers = max(0, all_simdgroups - with_tiles)
+            for depth in range(1, min(DEEPEST, own * -(-pairs // teams)) + 1):
                 per = min(-(-pairs // teams), max(1, MOST_PAIRS // teams))
-                while per and needed_bytes(product, alone.split, teams, per, sharers) > SHARED_BYTES:
+                while per and needed_bytes(product, alone.split, teams, depth, per, sharers) > SHARED_BYTES:
                     per -= 1
                 if per:
-                    yield VectorRing(alone, teams, depth, per, depth, helpers, groups, sharers)
+                    yield VectorRing(alone, teams, depth, per, early, helpers, groups, sharers)
 
 
 def pairs_of(product: Product, stretches: int) -> int:
@@ -109,52 +114,50 @@ def pairs_of(product: Product, stretches: int) -> int:
     return -(-tiles // 2)
 
 
-def registers(depth: int) -> int:
-    """Return about how many registers a lane needs."""
-    return 80 + 16 * depth
-
-
-def most_registers(simdgroups: int) -> int:
-    """Return how many registers a lane can have: each quarter of a processor takes a quarter of the simdgroups."""
-    return REGISTERS // 4 // (32 * -(-simdgroups // 4)) // 8 * 8
-
-
 def cost_of(product: Product, ring: VectorRing) -> float:
     """Return the cost of a vector ring, to be compared with that of others.
 
-    The weights follow 350 timings of 13 matrices with 5 and 8 vectors on an H200 and on an H100 (2026-11-26), that of
-    sharers 200 timings of 17 matrices with 4 and 8 vectors on an H100 (2026-11-27).
+    The weights follow 350 timings of 13 matrices with 5 and 8 vectors on an H200 and on an H100 (2026-11-26), those of
+    the depth and of sharers 750 timings of 17 matrices with 4 and 8 vectors on H100s (2026-11-27).
     """
     pairs = pairs_of(product, ring.groups // ring.sharers)
     simdgroups = ring.teams * ring.alone.split // ring.sharers
     idle = -(-pairs // ring.teams) * ring.teams / pairs - 1
     shared = (ring.sharers - 1) * (1 - product.batch * product.width / LONG) if ring.sharers < 4 else 2.0
-    return 0.4 * idle + abs(SIMDGROUPS - simdgroups) / 20 + 0.05 * ring.depth + shared
+    return 0.4 * idle + abs(SIMDGROUPS - simdgroups) / 20 + 0.15 / ring.depth + shared
 
 
-def needed_bytes(product: Product, split: int, teams: int, per: int, sharers: int = 1) -> int:
-    """Return the bytes of threadgroup memory for x, the scales of two rounds, the sums of x and those of rows."""
-    rows = 2 * teams * per * 8  # of a round
-    step = 512 if product.bits == 4 else 256
+def needed_bytes(product: Product, split: int, teams: int, depth: int, per: int, sharers: int = 1) -> int:
+    """Return the bytes of threadgroup memory for x, codes, their scales, the sums of x and those of rows."""
+    step = 512 if product.bits == 4 else 256  # bytes of x
     slots = max(2, 1024 // (product.bits * product.group))
     here = product.steps if sharers == 1 else -(-product.steps // split) * split // sharers  # steps of a threadgroup
-    is_wide = product.batch > 4 and product.bits == 4 and slots == 4  # as in the kernel
+    norm = here * step if product.width <= 8192 else 0  # its weights, before there are sums of rows
     return (
-        product.batch * (here * step + (64 if is_wide else step))
-        + 4 * rows * (product.width // product.group) * 2
-        + here * slots * (8 if is_wide else product.batch) * 8
-        + 2 * rows * split // sharers * product.batch * 4
+        product.batch * (here * step + 64)
+        + teams * split // sharers * depth * STAGE
+        + scale_bytes(product, teams, per)
+        + here * slots * (8 if product.batch > 4 else product.batch) * 8
+        + max(2 * 2 * teams * per * 8 * split // sharers * product.batch * 4, norm)
     )
+
+
+def scale_bytes(product: Product, teams: int, per: int) -> int:
+    """Return the bytes of threadgroup memory for the scales and biases of two rounds."""
+    return 2 * 2 * (2 * teams * per * 8) * (product.width // product.group) * 2
 
 
 def shared_bytes(template: Mapping[str, Any], target: Target) -> int:
     """Return the bytes of dynamic threadgroup memory of the kernel.
 
     On GPUs these are over half of a processor's, for the reason that `hiprt.kernels.tuning.rings.shared_bytes` has.
+    Other targets read scales from where they are.
     """
     product = Product(0, template["WIDTH"], template["VECTORS"], template["GROUP"], template["BITS"], template["GATED"])
-    needed = needed_bytes(product, *(template[name] for name in ("SPLIT", "TEAMS", "PER", "SHARERS")))
-    return max(needed, ALONE if "matrix" in target.features else 0)
+    needed = needed_bytes(product, *(template[name] for name in ("SPLIT", "TEAMS", "DEPTH", "PER", "SHARERS")))
+    if "matrix" in target.features:
+        return max(needed, ALONE)
+    return needed - scale_bytes(product, template["TEAMS"], template["PER"])
 
 
 def vector_ring_configuration(product: Product, ring: VectorRing) -> Configuration:
@@ -166,19 +169,16 @@ def vector_ring_configuration(product: Product, ring: VectorRing) -> Configurati
         The vector ring does not fit the matrix.
     """
     alone, simdgroups = ring.alone, ring.teams * ring.alone.split // ring.sharers + ring.helpers
-    own = -(-product.steps // alone.split)
-    fits = own % ring.depth == 0 or ring.depth % own == 0
     if (
         not takes_integers(product._replace(batch=1))
         or not 2 <= product.batch <= MOST_VECTORS
-        or not fits
-        or ring.per % max(1, ring.depth // own)
         or not 0 <= ring.early <= ring.depth
+        or min(ring.teams, ring.depth, ring.per) < 1
         or simdgroups > MOST_SIMDGROUPS
         or ring.sharers not in SHARERS
         or alone.split % ring.sharers
         or min(ring.groups, product.tiles) < ring.sharers
-        or needed_bytes(product, alone.split, ring.teams, ring.per, ring.sharers) > SHARED_BYTES
+        or needed_bytes(product, alone.split, ring.teams, ring.depth, ring.per, ring.sharers) > SHARED_BYTES
     ):
         raise ValueError(f"qmv: {ring} does not fit {product}")
     shared = ring.teams, alone.split, ring.depth, ring.per, ring.early, ring.helpers, ring.sharers

@@ -174,6 +174,18 @@ def test_several_vectors_have_the_bits_of_one(form, group, bits, batch):
         check_rows(batch, 40, *given, **everything)
 
 
+def test_several_long_vectors_with_a_norm_have_the_bits_of_one():
+    """A threadgroup has no room for that many weights of a norm."""
+    ring = VectorRing(Ring(2, 3, 1, 1, 1, 4), 1, 2, 1, 1, 0, 1)
+    with force_generic():
+        check_rows(2, 16, 33 * 256, hiprt.bfloat16, 64, 4, ring, ring.alone, norm=True)
+
+
+def test_codes_are_asked_for_before_x_where_they_are_many():
+    found = [vector_ring_of(Product(rows, 2560, 8, 64, 4, False), H200) for rows in (6144, 151936)]
+    assert [ring.early for ring in found if ring] == [0, 1]
+
+
 def test_several_vectors_have_the_bits_of_one_at_any_magnitude():
     x, stored, _ = operands(3, 16, 512, hiprt.bfloat16, 64, 4)
     x = (x.astype(np.float64) * np.array([[1e-38], [1e-3], [1e33]])).astype(x.dtype)
@@ -569,7 +581,7 @@ def test_vector_rings_are_refused_where_they_do_not_fit():
     assert vector_ring_configuration(product, fit._replace(helpers=3)).threads == (160, 1, 1)
     assert vector_ring_configuration(product, fit._replace(teams=2, groups=5, sharers=2)).grid == (4, 1, 1)
     assert vector_ring_configuration(product, fit._replace(teams=2, sharers=2)).threads == (64, 1, 1)
-    wrong = {"depth": (3, 4), "early": (3,), "helpers": (23,), "teams": (13,), "sharers": (3, 4)}
+    wrong = {"depth": (0, 60), "per": (0,), "early": (3,), "helpers": (23,), "teams": (0, 13), "sharers": (3, 4)}
     for name, value in ((name, value) for name, values in wrong.items() for value in values):
         with pytest.raises(ValueError, match="does not fit"):
             vector_ring_configuration(product, fit._replace(**{name: value}))
@@ -579,12 +591,12 @@ def test_vector_rings_are_refused_where_they_do_not_fit():
 
 
 def test_how_many_rows_are_alike(monkeypatch):
-    """As many as the plans of the target multiply with the bits of one, by the room for x of its processors."""
+    """As many as the plans of the target multiply with the bits of one, by its processors' room for x and for codes."""
     stream = hiprt.current_stream()
     half, codes = hiprt.bfloat16, {"group_size": 64, "bits": 4}
     monkeypatch.setitem(target_module.targets, stream.device.index, H200)
     few, most = hiprt.empty((8, 25600 // 8), np.uint32), hiprt.empty((16, 2560 // 8), np.uint32)
-    assert [rows_alike(w, half, **codes, stream=stream) for w in (few, most)] == [3, 8]
+    assert [rows_alike(w, half, **codes, stream=stream) for w in (few, most)] == [2, 8]
     assert rows_alike(most, half, **codes, swiglu=True) == 8
     assert rows_alike(most, np.dtype(np.float32), **codes) == rows_alike(most, half, group_size=32, bits=4) == 1
 

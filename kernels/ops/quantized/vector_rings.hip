@@ -3,48 +3,53 @@
 // are the sums of a row by the SPLIT simdgroups that share it, and the sum of squares by the MEMBERS_ALONE simdgroups of
 // that kernel's threadgroup.
 //
-// x is brought to 16 bits as there. A matrix instruction multiplies one chunk of 64 bytes of 16 rows, which are two tiles of 8,
-// with the columns of SIDE vectors, one pair of columns for each scale in the chunk; so each code that comes from memory is
-// multiplied with all vectors while it is in registers. More than 4 vectors are WIDE where a chunk has two scales: lanes
-// exchange words until an instruction has the codes of one scale, and its columns are 8 vectors. A simdgroup has DEPTH steps
-// of two tiles on their way. HELPERS are simdgroups without tiles: they bring x, which is most of the work where a
-// threadgroup has few rows.
+// x is brought to 16 bits as there, of which a plane has the upper and one the lower bytes. A matrix instruction multiplies
+// codes of one scale, of two tiles of 8 rows, with 8 columns: up to 4 vectors with both planes, or one plane of more, which
+// are WIDE. A simdgroup has DEPTH steps of two tiles on their way to threadgroup memory. EARLY of them are asked for before x
+// is; x waits for them, because memory answers in turn. HELPERS are simdgroups without tiles: they bring x to 16 bits, which
+// is most of the work where a threadgroup has few rows.
 //
 // SHARERS threadgroups, a cluster, have their rows in common and divide the SPLIT among themselves: each brings only the x
 // of its own steps, and reads the sums of the others.
-constexpr uint CHUNK = 512 / BITS;
-constexpr uint STEP = 2 * CHUNK;
-constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK;
-constexpr uint SLOTS = STEP / SLOT, HALF = SLOTS / 2;             // of a step and of a chunk: two columns each
-constexpr uint SPREAD = uint(GROUP) > CHUNK ? GROUP / CHUNK : 1;  // chunks with one scale
-constexpr uint SCALES = SPREAD > 1 ? 2 / SPREAD : SLOTS;          // of a step
-constexpr uint FIELDS = BITS == 4 ? 2 : 1;                        // registers of a word's codes, the second 16 times as much
+constexpr uint CHUNK = 512 / BITS, STEP = 2 * CHUNK;  // codes of 64 bytes of a row, and of a step
+constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK, SLOTS = STEP / SLOT;
+constexpr uint SCALES = uint(GROUP) < STEP ? STEP / GROUP : 1;  // of a step
 constexpr uint STEPS = WIDTH / STEP, OWN = (STEPS + SPLIT - 1) / SPLIT, SCALED = STEPS * SCALES;
 constexpr uint HERE = SPLIT / SHARERS, STEPS_HERE = SHARERS > 1 ? OWN * HERE : STEPS;  // of this threadgroup
 constexpr uint MEMBERS = TEAMS * HERE + HELPERS, THREADS = MEMBERS * 32;
 constexpr uint PARTS = GATED ? 2 : 1, OUTPUTS = 8 / PARTS;  // of a tile; gated: 4 rows of each half
 constexpr uint ROUND = 2 * TEAMS * PER;                     // tiles whose sums are put together at once
-constexpr uint BRINGERS = NORMED ? MEMBERS_ALONE / SHARERS : MEMBERS / HERE * HERE;  // with parts of x of their own
-constexpr uint BUNDLES = BRINGERS < MEMBERS ? MEMBERS / BRINGERS : 1;        // of vectors, brought side by side
-constexpr uint BUNDLE = (VECTORS + BUNDLES - 1) / BUNDLES;
-constexpr uint ABREAST = 4;  // vectors of a bundle whose shuffles do not wait for one another
-constexpr uint LENGTH = OWN < uint(DEPTH) ? OWN : uint(DEPTH);     // steps of two tiles that are on their way
-constexpr uint TURNS = OWN < uint(DEPTH) ? uint(DEPTH) / OWN : 1;  // pairs of tiles that are
-constexpr uint PACKS = STEP / 8, HELD = 16 * FIELDS;               // pieces of x of a step, as it comes and as it is kept
-constexpr uint SIDE = 4 / HALF, SETS = (VECTORS + SIDE - 1) / SIDE;
-constexpr bool WIDE = BITS == 4 && HALF == 2 && VECTORS > 4;
-constexpr uint ZEROS = WIDE ? 0 : HELD;                               // pieces before a vector
-constexpr uint VECTOR = ZEROS + STEPS_HERE * HELD + (WIDE ? 4 : 0);   // wide: apart in the banks
-constexpr uint LINE = WIDE ? 8 : VECTORS;                             // sums of a scale
-constexpr uint RESULTS = SETS < 4 ? 4 : SETS;                         // of a chunk and tile that a lane sums
-constexpr uint OTHERS = VECTORS < SIDE ? VECTORS : SIDE;
+constexpr bool WIDE = VECTORS > 4;
+constexpr uint PLANES = WIDE ? 2 : 1, EACH_LANE = WIDE ? 2 : 1;  // planes of an instruction, and vectors of a lane's result
+constexpr uint PRODUCTS = STEP / 32;                             // matrix instructions of a step and plane
+constexpr uint HELD = STEP / 8, PLANE = HELD / 2;                // pieces of x of a step, and of a plane of it
+constexpr uint VECTOR = STEPS_HERE * HELD + 4;                   // apart in the banks
+constexpr uint LINE = WIDE ? 8 : VECTORS;                        // sums of a slot
 constexpr uint SCALE_PIECES = (ROUND * 8 * SCALED * 2 + 15) / 16;  // of a round, and as many of biases
+constexpr uint STAGE = 16 * 8;                                     // pieces of a step of two tiles
+// Parts of x, which have a sum of squares each, and how many vectors of it a simdgroup brings at once.
+constexpr uint SQUARED = MEMBERS_ALONE < OWN * SPLIT ? MEMBERS_ALONE : OWN * SPLIT;  // members that have steps
+constexpr uint BRINGERS = NORMED ? SQUARED / SHARERS : OWN * HERE;
+constexpr auto work_of = [](uint bundle) {
+  return (BRINGERS * ((VECTORS + bundle - 1) / bundle) + MEMBERS - 1) / MEMBERS * (2 * bundle + 1);
+};
+constexpr uint BUNDLE = VECTORS > 2 && work_of(4) <= work_of(2) ? 4 : 2, BUNDLES = (VECTORS + BUNDLE - 1) / BUNDLE;
+// Vectors whose arrival is waited for together: a bundle, but all where this was measured to be faster.
+constexpr uint ARRIVING = NORMED || SHARERS > 2 ? VECTORS : BUNDLE, ARRIVALS = (VECTORS + ARRIVING - 1) / ARRIVING;
 typedef pack<uint, 4> piece;
 typedef pack<float, 2> unit;
 extern __shared__ piece held[];
-threadgroup piece* const copied = held + VECTORS * VECTOR;
-threadgroup unit* const sums = (threadgroup unit*)(copied + 4 * SCALE_PIECES);  // of x by scale, and what its numbers count
+threadgroup piece* const stages = held + VECTORS * VECTOR;
+threadgroup piece* const copied = stages + TEAMS * HERE * DEPTH * STAGE;
+#if HIPRT_TARGET_NVIDIA
+constexpr uint COPIED = 4 * SCALE_PIECES;
+#else
+constexpr uint COPIED = 0;
+#endif
+threadgroup unit* const sums = (threadgroup unit*)(copied + COPIED);  // of x by scale, and what its numbers count
 threadgroup float* const partial = (threadgroup float*)(sums + STEPS_HERE * SLOTS * LINE);
+constexpr bool NEAR = NORMED && WIDTH <= 8192;                  // there is room for its weights
+threadgroup piece* const weights = (threadgroup piece*)partial;  // of the norm, before there are sums
 threadgroup float squares[NORMED ? BRINGERS * VECTORS : 1];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 const uint sharer = SHARERS > 1 ? place_in_cluster() : 0u, first_split = sharer * HERE;
@@ -52,14 +57,15 @@ const uint member = simdgroup_index_in_threadgroup, within = member % HERE, spli
 const uint groups = threadgroups_per_grid.x / SHARERS, group = threadgroup_position_in_grid.x / SHARERS;
 const uint all_tiles = columns / OUTPUTS, each = all_tiles / groups, more = all_tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
+const uint steps = team < uint(TEAMS) ? (STEPS + SPLIT - 1 - split) / SPLIT : 0u;  // of a row for this simdgroup
 const auto row_of = [&](uint tile, uint local) {
   return GATED ? tile * 4 + local % 4 + (local >= 4 ? columns : 0u) : tile * 8 + local;
 };
 begin_next();
 
 #if HIPRT_TARGET_NVIDIA
-threadgroup ulong full[2];
-const uint arrived = in_shared(full), buffers = in_shared(copied);
+threadgroup ulong full[2 + ARRIVALS];
+const uint arrived = in_shared(full), buffers = in_shared(copied), x_arrived = arrived + 16;
 const auto bring = [&](uint round) {
   const uint begin = first_tile + round * ROUND, end = min(begin + ROUND, end_tile), bar = arrived + round % 2 * 8;
   if (begin >= end) return;
@@ -75,38 +81,80 @@ const auto bring = [&](uint round) {
 if (thread_index_in_threadgroup == 0) {
   begin_stage(arrived, 1);
   begin_stage(arrived + 8, 1);
+  for (uint i = 0; i < ARRIVALS; i++) begin_stage(x_arrived + i * 8, 1);
   stages_begun();
   bring(0);
-  bring(1);
 }
 #endif
 
-piece low[DEPTH][2], high[DEPTH][2];  // of two tiles
-const auto fetch = [&](uint at, uint tile, uint own) {
-  const device uint* const codes = weight + split * 32 + own * (SPLIT * 32);
+// A lane brings a piece each of four rows. The pieces of a row lie where lanes find those of eight rows in different banks.
+threadgroup piece* const ring = stages + member * (DEPTH * STAGE);
+const uint row = lane / 8, place = row * 8 + (lane % 8 ^ row);
+uint next_tile = steps ? first_tile + team * 2 : end_tile, next_step = 0, next_stage = 0;
+const device uint* codes = weight + size_t(row_of(next_tile, row)) * (STEPS * 32) + split * 32 + lane % 8 * 4;
+const size_t four_rows = (GATED ? columns : 4u) * size_t(STEPS * 32);  // to the other half of a tile
+const auto fetch = [&]() {
+  if (next_tile < end_tile) {
 #pragma unroll
-  for (uint i = 0; i < 2; i++) {
-    if (tile + i < end_tile) {
-      low[at][i] = load_once(codes + size_t(row_of(tile + i, g / 2)) * (STEPS * 32) + lane % 8 * 4);
-      high[at][i] = load_once(codes + size_t(row_of(tile + i, 4 + g / 2)) * (STEPS * 32) + (lane % 8 ^ 4) * 4);
+    for (uint i = 0; i < 2; i++) {
+      if (next_tile + i < end_tile) {
+        const device uint* const from = codes + i * (OUTPUTS * STEPS * 32);
+        threadgroup piece* const to = ring + next_stage * STAGE + i * 64;
+        copy_later<16>(to + place, from);
+        copy_later<16>(to + 32 + (place ^ 4), from + four_rows);
+      }
     }
+    codes += SPLIT * 32;
+    if (++next_step == steps) {
+      next_step = 0;
+      next_tile += 2 * TEAMS;
+      codes += size_t(2 * TEAMS * OUTPUTS) * (STEPS * 32) - steps * (SPLIT * 32);
+    }
+    next_stage = next_stage + 1 == uint(DEPTH) ? 0 : next_stage + 1;
   }
+  end_copies();
 };
-const auto fetch_first = [&](uint at) {
-  const uint tile = first_tile + (team + at / LENGTH * TEAMS) * 2, own = at % LENGTH;
-  if (team < uint(TEAMS) && tile < end_tile && own * SPLIT + split < STEPS) fetch(at, tile, own);
-};
-#pragma unroll
-for (uint d = 0; d < uint(DEPTH); d++) {
-  low[d][0] = low[d][1] = high[d][0] = high[d][1] = {{0, 0, 0, 0}};
-  if (d < uint(EARLY)) fetch_first(d);
-}
-for (uint i = thread_index_in_threadgroup; !WIDE && i < VECTORS * HELD; i += THREADS) {
-  held[i / HELD * VECTOR + i % HELD] = {{0, 0, 0, 0}};
-}
+#pragma unroll 1
+for (uint d = 0; d < uint(EARLY); d++) fetch();
+threadgroup_barrier(mem_flags::mem_threadgroup);
 wait_for_inputs();
 
-// Bring x to where lanes find it. A simdgroup does for all vectors what members of the other kernel do for one.
+// x comes as it is, and so do the norm's weights unless they are many.
+#if HIPRT_TARGET_NVIDIA
+constexpr uint STRETCH = SHARERS > 1 ? HERE : STEPS, STRETCHES = STEPS_HERE / STRETCH;  // steps side by side
+const auto bring_steps = [&](const device T* from, threadgroup piece* to, uint own, uint bar) {
+  const uint first = own * SPLIT + first_split;
+  if (first >= STEPS) return;
+  copy_bulk(in_shared(to + own * (STRETCH * HELD)), from + first * STEP, min(STRETCH, STEPS - first) * (HELD * 16), bar);
+};
+if (member == 0) {
+  const uint present = SHARERS > 1 ? STEPS / SPLIT * HERE + min(HERE, max(STEPS % SPLIT, first_split) - first_split) : STEPS;
+  if (lane < ARRIVALS) {
+    const uint vectors = min(ARRIVING, VECTORS - lane * ARRIVING) + (NEAR ? 1 : 0);
+    expect_bytes(x_arrived + lane * 8, vectors * present * (HELD * 16));
+  }
+  simdgroup_barrier(mem_flags::mem_none);
+  for (uint own = lane; NEAR && own < STRETCHES; own += 32) bring_steps(norm, weights, own, x_arrived);
+  for (uint i = lane; i < VECTORS * STRETCHES; i += 32) {
+    const uint v = i / STRETCHES;
+    bring_steps(x + size_t(v) * WIDTH, held + v * VECTOR, i % STRETCHES, x_arrived + v / ARRIVING * 8);
+  }
+}
+wait_for_stage(x_arrived, 0);
+if (thread_index_in_threadgroup == 0) bring(1);
+#else
+for (uint i = thread_index_in_threadgroup; i < (VECTORS + (NEAR ? 1 : 0)) * (STEPS_HERE * HELD); i += THREADS) {
+  const uint v = i / (STEPS_HERE * HELD), here = i / HELD % STEPS_HERE, step = here / HERE * SPLIT + first_split + here % HERE;
+  const device T* const from = NEAR && v == VECTORS ? norm : x + size_t(v) * WIDTH;
+  threadgroup piece* const to = NEAR && v == VECTORS ? weights : held + v * VECTOR;
+  if (step < STEPS) to[here * HELD + i % HELD] = ((const device piece*)from)[step * HELD + i % HELD];
+}
+threadgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+#pragma unroll 1
+for (uint d = EARLY; d < uint(DEPTH); d++) fetch();
+
+// Bring x to 16 bits where it lies. A simdgroup does for some vectors what members of the other kernel do for one.
 const auto bytes_of = [](uint half, uint a, uint b) {  // the lower or the upper bytes of four numbers of 16 bits
 #if HIPRT_TARGET_NVIDIA
   return __byte_perm(a, b, half ? 0x7531u : 0x6420u);
@@ -115,86 +163,77 @@ const auto bytes_of = [](uint half, uint a, uint b) {  // the lower or the upper
   return (a & 255u) | (a >> 16 & 255u) << 8 | (b & 255u) << 16 | (b >> 16 & 255u) << 24;
 #endif
 };
-bool is_begun = false;
-const auto fetch_others = [&]() {
-  if (is_begun) return;
-#pragma unroll
-  for (uint d = EARLY; d < uint(DEPTH); d++) fetch_first(d);
-  is_begun = true;
-};
+// Of codes of 4 bits a lane has both words of its place in a product, else one word each of two places.
+constexpr bool IS_WHOLE = BITS == 4;
+const uint word = lane * (BITS / 4), product = word / (IS_WHOLE ? 4 : 8), beside = word / 4 % 2;
+const uint places[2] = {product / 2 * 4 + word % 4, PLANE + (product / 2 ^ 1) * 4 + word % 4};
 #pragma unroll 1
 for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
   const uint bringer = task % BRINGERS, first_vector = task / BRINGERS * BUNDLE;
+#if HIPRT_TARGET_NVIDIA
+  wait_for_stage(x_arrived + first_vector / ARRIVING * 8, 0);
+#endif
   float square[BUNDLE] = {};
 #pragma unroll 1
   for (uint own = bringer / HERE; own < OWN; own += BRINGERS / HERE) {
     const uint step = own * SPLIT + first_split + bringer % HERE, here = own * HERE + bringer % HERE;
-    const bool is_there = lane < PACKS && step < STEPS;
+    if (step >= STEPS) break;
+    threadgroup piece* const own_x = held + first_vector * VECTOR + here * HELD;
+    threadgroup unit* const own_sums = sums + (here * SLOTS + lane / (SLOT / 8)) * LINE + first_vector;
+    const auto is_there = [&](uint i) { return lane < HELD && (VECTORS % BUNDLE == 0 || first_vector + i < uint(VECTORS)); };
     piece values[BUNDLE], by = {{0, 0, 0, 0}};
 #pragma unroll
     for (uint i = 0; i < BUNDLE; i++) {
-      const uint v = first_vector + i;
       values[i] = {{0, 0, 0, 0}};
-      const device T* const from = x + size_t(v) * WIDTH + step * STEP + lane * 8;
-      if (is_there && v < uint(VECTORS)) values[i] = load_now((const device piece*)from);
+      if (is_there(i)) values[i] = own_x[i * VECTOR + lane];
     }
-    if (NORMED && is_there) by = load_now((const device piece*)(norm + step * STEP + lane * 8));
-    fetch_others();
+    if (NORMED && lane < HELD) by = NEAR ? weights[here * HELD + lane] : load_now((const device piece*)(norm + step * STEP + lane * 8));
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    float numbers[BUNDLE][8], largest[BUNDLE] = {}, sum[BUNDLE] = {};
 #pragma unroll
-    for (uint begin = 0; begin < BUNDLE; begin += ABREAST) {
-      float numbers[ABREAST][8], largest[ABREAST] = {}, sum[ABREAST] = {};
-#pragma unroll
-      for (uint i = 0; i < ABREAST && begin + i < BUNDLE; i++) {
-        for (int j = 0; j < 8; j++) {
-          const uint both = values[begin + i].values[j / 2], weigh = by.values[j / 2];
-          float number = j % 2 ? high_of<T>(both) : low_of<T>(both);
-          if (NORMED) {
-            square[begin + i] = mad(number, number, square[begin + i]);
-            number *= j % 2 ? high_of<T>(weigh) : low_of<T>(weigh);
-          }
-          largest[i] = max(largest[i], abs(number));
-          sum[i] += number;
-          numbers[i][j] = number;
+    for (uint i = 0; i < BUNDLE; i++) {
+      for (int j = 0; j < 8; j++) {
+        const uint both = values[i].values[j / 2], weigh = by.values[j / 2];
+        float number = j % 2 ? high_of<T>(both) : low_of<T>(both);
+        if (NORMED) {
+          square[i] = mad(number, number, square[i]);
+          number *= j % 2 ? high_of<T>(weigh) : low_of<T>(weigh);
         }
+        largest[i] = max(largest[i], abs(number));
+        sum[i] += number;
+        numbers[i][j] = number;
       }
+    }
 #pragma unroll
-      for (uint other = 1; other < SLOT / 8; other *= 2) {
+    for (uint other = 1; other < SLOT / 8; other *= 2) {
 #pragma unroll
-        for (uint i = 0; i < ABREAST && begin + i < BUNDLE; i++) {
-          largest[i] = max(largest[i], simd_shuffle_xor(largest[i], other));
-          sum[i] += simd_shuffle_xor(sum[i], other);
-        }
+      for (uint i = 0; i < BUNDLE; i++) {
+        largest[i] = max(largest[i], simd_shuffle_xor(largest[i], other));
+        sum[i] += simd_shuffle_xor(sum[i], other);
       }
+    }
 #pragma unroll
-      for (uint i = 0; i < ABREAST && begin + i < BUNDLE; i++) {
-        const uint v = first_vector + begin + i;
-        const uint exponent = min(max(as_type<uint>(largest[i] * 1.008f) >> 23, 20u), 240u);
-        const float up = as_type<float>((268u - exponent) << 23);
-        // Added to 2^23 times 1.5, a number is rounded to a whole one in the lower 16 bits; 2^15 more keep it positive, and
-        // 2^7 round its upper byte.
-        uint pairs[4], both[2][2];
-        for (int j = 0; j < 4; j++) {
-          const uint from = FIELDS == 2 ? j % 2 * 4 + j / 2 : 2 * j, apart = FIELDS == 2 ? 2 : 1;
-          pairs[j] = low_pair(as_type<uint>(mad(numbers[i][from], up, 12615808.0f)),
-                              as_type<uint>(mad(numbers[i][from + apart], up, 12615808.0f)));
-        }
-        for (uint field = 0; field < 2; field++) {
-          for (uint p = 0; p < 2; p++) {
-            both[p][field] = bytes_of(1 - p, pairs[2 * field], pairs[2 * field + 1]) ^ 0x80808080u;
-          }
-        }
-        if (is_there && v < uint(VECTORS)) {
-          if (lane % (SLOT / 8) == 0) {
-            sums[(here * SLOTS + lane / (SLOT / 8)) * LINE + v] = {
-                {sum[i], as_type<float>((exponent - 14u - (FIELDS == 2 ? 4u : 0u)) << 23)}};
-          }
-          const uint word = lane * (BITS / 4), pair = word % 4 * FIELDS / 2;
-          threadgroup piece* const to = held + v * VECTOR + ZEROS + here * HELD +
-                                        (WIDE ? word / 8 * 8 + word % 4 / 2 * 2 + word / 4 % 2
-                                              : pair / 2 * 16 + word / 16 * 8 + word / 4 % 4 * 2);
-          for (uint p = 0; p < 2; p++) {
-            threadgroup uint* const plane = (threadgroup uint*)(to + p * (WIDE ? 4 : 1));
-            *(threadgroup pack<uint, 2>*)(plane + pair % 2 * 2) = {{both[p][0], both[p][1]}};
+    for (uint i = 0; i < BUNDLE; i++) {
+      const uint exponent = min(max(as_type<uint>(largest[i] * 1.008f) >> 23, 20u), 240u);
+      const float up = as_type<float>((268u - exponent) << 23);
+      // Added to 2^23 times 1.5, a number is rounded to a whole one in the lower 16 bits; 2^7 more round its upper byte.
+      uint pairs[4];
+      for (int j = 0; j < 4; j++) {
+        const uint from = IS_WHOLE ? j % 2 * 4 + j / 2 : 2 * j, apart = IS_WHOLE ? 2 : 1;
+        pairs[j] = low_pair(as_type<uint>(mad(numbers[i][from], up, 12583040.0f)),
+                            as_type<uint>(mad(numbers[i][from + apart], up, 12583040.0f)));
+      }
+      if (is_there(i)) {
+        if (lane % (SLOT / 8) == 0) own_sums[i] = {{sum[i], as_type<float>((exponent - 14u - (BITS == 4 ? 4u : 0u)) << 23)}};
+        for (uint p = 0; p < 2; p++) {
+          const uint first = bytes_of(1 - p, pairs[0], pairs[1]) ^ (p ? 0x80808080u : 0u);
+          const uint second = bytes_of(1 - p, pairs[2], pairs[3]) ^ (p ? 0x80808080u : 0u);
+          threadgroup uint* const to = (threadgroup uint*)(own_x + i * VECTOR + places[p]) + product % 2 * 2;
+          if (IS_WHOLE) {
+            *(threadgroup pack<uint, 2>*)to = {{first, second}};
+          } else {
+            to[beside] = first;
+            to[beside + 4] = second;
           }
         }
       }
@@ -206,25 +245,15 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
     if (lane == 0 && first_vector + i < uint(VECTORS)) squares[(first_vector + i) * BRINGERS + bringer] = all;
   }
 }
-fetch_others();
 threadgroup_barrier(mem_flags::mem_threadgroup);
 
-// This lane's column of x has the numbers of one vector that belong to one scale: elsewhere the lane finds zeros.
-const bool is_mine = g / 2 % HALF == t * HALF / 4;
-const threadgroup piece* const column_from =
-    held + min(g / 2 / HALF, OTHERS - 1) * VECTOR + t * 2 + g % 2 + (is_mine ? ZEROS + within * HELD : 0u);
-const uint column_stride = is_mine ? HERE * HELD : 0u;
-// Of the lane's two columns of a result, which are one vector's and one scale's.
-const uint beside = min(t / HALF, OTHERS - 1);
-const threadgroup unit* const sums_from = sums + (within * SLOTS + t % HALF) * LINE + beside;
-const auto first_of = [](uint set) { return min(set * SIDE, VECTORS - OTHERS); };  // the last set overlaps the one before
-// Wide: where the lane finds vector g, its words of a scale and the sums of vectors 2t and 2t + 1.
-const threadgroup piece* const wide_from = held + min(g, uint(VECTORS - 1)) * VECTOR + within * HELD + t / 2 * 2 + t % 2;
-const threadgroup unit* const wide_sums = sums + within * (SLOTS * LINE) + 2 * t;
-// The rows of the first and of the second chunk: lanes of even and of odd g have loaded them the other way round.
-const bool is_odd = g % 2;
-const uint locals[2] = {g / 2 + (is_odd ? 4u : 0u), g / 2 + (is_odd ? 0u : 4u)};
-uint round = 0;
+// The lane's column is vector g, or plane g % 2 of vector g / 2; of a result it has vectors 2t and 2t + 1, or vector t.
+const threadgroup piece* const column =
+    held + min(WIDE ? g : g / 2, uint(VECTORS - 1)) * VECTOR + (WIDE ? 0u : g % 2 * PLANE) + within * HELD + t;
+const uint first_plane = WIDE ? 0u : g % 2;
+const threadgroup unit* const sums_from = sums + within * (SLOTS * LINE) + (WIDE ? 2 * t : min(t, uint(VECTORS - 1)));
+const uint fragment_row = lane % 16, fragment = fragment_row * 8 + (lane / 16 ^ fragment_row % 8);
+uint round = 0, stage = 0;
 for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
   const uint stop = min(base + ROUND, end_tile), turn = round % 2;  // sums lie in turn, so that one barrier is enough
   const uint outputs = (stop - base) * OUTPUTS;
@@ -239,175 +268,92 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
     }
   }
 #if HIPRT_TARGET_NVIDIA
-  const threadgroup T* scale_from[2];
-#pragma unroll
-  for (uint chunk = 0; chunk < 2; chunk++) {
-    const uint row = GATED ? locals[chunk] % 4 + locals[chunk] / 4 * (ROUND * 4) : locals[chunk];
-    const uint scale_at = split * SCALES + (SPREAD > 1 ? 0u : chunk * HALF + t % HALF);
-    scale_from[chunk] = (const threadgroup T*)(copied + turn * 2 * SCALE_PIECES) + row * SCALED + scale_at;
-  }
+  const threadgroup ushort* const scale_from = (const threadgroup ushort*)(copied + turn * 2 * SCALE_PIECES) + split * SCALES +
+                                               (GATED ? g % 4 + g / 4 * (ROUND * 4) : g) * SCALED;
   wait_for_stage(arrived + turn * 8, round / 2 % 2);
 #endif
-  // The two scales of a chunk of a tile's row, as a word, and the two biases.
-  const auto scales_of = [&](uint chunk, uint tile, uint own) {
-#if HIPRT_TARGET_NVIDIA
-    const threadgroup T* const from =
-        scale_from[chunk] - t % HALF + (tile - base) * (OUTPUTS * SCALED) + own * (SPLIT * SCALES);
-    return pack<uint, 2>{{*(const threadgroup uint*)from, *(const threadgroup uint*)(from + SCALE_PIECES * 16 / sizeof(T))}};
-#else
-    const size_t from = size_t(row_of(min(tile, end_tile - 1), locals[chunk])) * SCALED +
-                        (own * SPLIT + split) * SCALES + chunk * HALF;
-    return pack<uint, 2>{{*(const device uint*)(scales + from), *(const device uint*)(biases + from)}};
-#endif
-  };
+  typedef pack<ushort, SCALES> line;
 #pragma unroll 1
-  for (uint start = team < uint(TEAMS) ? base + team * 2 : stop; start < stop; start += TURNS * TEAMS * 2) {
-#pragma unroll
-    for (uint u = 0; u < TURNS; u++) {
-      const uint tile = start + u * (TEAMS * 2), after = tile + TURNS * TEAMS * 2;
-      if (tile < stop) {
-        float totals[2][2][RESULTS] = {};  // by chunk and tile, and wide by scale and vector
+  for (uint tile = steps ? base + team * 2 : stop; tile < stop; tile += TEAMS * 2) {
+    float totals[2][EACH_LANE][SLOTS] = {};  // by tile and vector
 #pragma unroll 1
-        for (uint first = 0; first < OWN; first += LENGTH) {
+    for (uint own = 0; own < steps; own++) {
+      wait_for_all_but<DEPTH - 1>();
+      simdgroup_barrier(mem_flags::mem_threadgroup);
+      // Words of two pieces of 16 rows: of row g of the first and of the second tile, then the same of the second piece.
+      uint words[4][4];
 #pragma unroll
-          for (uint d = 0; d < LENGTH; d++) {
-            const uint own = first + d, at = u * LENGTH + d, step = own * SPLIT + split;
-            const bool is_there = OWN * SPLIT == STEPS || step < STEPS;
-            piece chunks[2][2];  // by chunk and tile
-#pragma unroll
-            for (uint i = 0; i < 2; i++) {
-#pragma unroll
-              for (uint w = 0; w < 4; w++) {
-                chunks[0][i].values[w] = is_odd ? high[at][i].values[w] : low[at][i].values[w];
-                chunks[1][i].values[w] = is_odd ? low[at][i].values[w] : high[at][i].values[w];
-              }
-            }
-            if (own + LENGTH < OWN) {
-              if (OWN * SPLIT == STEPS || (own + LENGTH) * SPLIT + split < STEPS) fetch(at, tile, own + LENGTH);
-            } else if (after < end_tile && (OWN * SPLIT == STEPS || d * SPLIT + split < STEPS)) {
-              fetch(at, after, d);
-            }
-            if (is_there && WIDE) {
-#pragma unroll
-              for (uint chunk = 0; chunk < 2; chunk++) {
-                uint words[2][2][2];  // of one scale, by tile
-                pack<uint, 2> scaled[2];
-#pragma unroll
-                for (uint i = 0; i < 2; i++) {
-                  const uint* const all = chunks[chunk][i].values;
-#pragma unroll
-                  for (uint w = 0; w < 2; w++) {
-                    const uint other = simd_shuffle_xor(t < 2 ? all[2 + w] : all[w], 2);
-                    words[0][i][w] = t < 2 ? all[w] : other;
-                    words[1][i][w] = t < 2 ? other : all[2 + w];
-                  }
-                  scaled[i] = scales_of(chunk, tile + i, own);
-                }
-#pragma unroll
-                for (uint slot = 0; slot < 2; slot++) {
-                  constexpr uint LOW = 0x0f0f0f0fu;
-                  const uint* const l = words[slot][0];
-                  const uint* const m = words[slot][1];
-                  int c[2][4] = {};  // by bytes of x
-#pragma unroll
-                  for (uint p = 0; p < 2; p++) {
-                    const piece b = wide_from[own * (HERE * HELD) + chunk * 16 + slot * 8 + p * 4];
-                    mma_codes(c[p], l[0] & LOW, m[0] & LOW, l[1] & LOW, m[1] & LOW, b.values[0], b.values[2]);
-                    mma_codes(c[p], l[0] >> 4 & LOW, m[0] >> 4 & LOW, l[1] >> 4 & LOW, m[1] >> 4 & LOW, b.values[1],
-                              b.values[3]);
-                  }
-                  const pack<unit, 2> both =
-                      *(const threadgroup pack<unit, 2>*)(wide_sums + (own * (HERE * SLOTS) + chunk * 2 + slot) * LINE);
-#pragma unroll
-                  for (uint i = 0; i < 2; i++) {
-                    const uint by_both = scaled[i].values[0], plus_both = scaled[i].values[1];
-                    const float by = slot ? high_of<T>(by_both) : low_of<T>(by_both);
-                    const float plus = slot ? high_of<T>(plus_both) : low_of<T>(plus_both);
-#pragma unroll
-                    for (uint e = 0; e < 2; e++) {
-                      const uint at = 2 * i + e;
-                      const int dot = (c[0][at] * 256 + c[1][at]) * 16;
-                      float& total = totals[chunk][i][2 * slot + e];
-                      total = mad(by * both.values[e].values[1], float(dot), total);
-                      total = mad(plus, both.values[e].values[0], total);
-                    }
-                  }
-                }
-              }
-            }
-            if (is_there && !WIDE) {
-#pragma unroll
-              for (uint chunk = 0; chunk < 2; chunk++) {
-                const uint* const l = chunks[chunk][0].values;
-                const uint* const m = chunks[chunk][1].values;
-                float by[2], plus[2];
-#pragma unroll
-                for (uint i = 0; i < 2; i++) {
+      for (uint q = 0; q < 4; q++) {
 #if HIPRT_TARGET_NVIDIA
-                  const threadgroup T* const from =
-                      scale_from[chunk] + (tile + i - base) * (OUTPUTS * SCALED) + own * (SPLIT * SCALES);
-                  by[i] = float(from[0]);
-                  plus[i] = float(from[SCALE_PIECES * 16 / sizeof(T)]);
+        load_fragments<false>(words[q], ring + stage * STAGE + (fragment ^ 2 * q));
 #else
-                  const size_t from = size_t(row_of(min(tile + i, end_tile - 1), locals[chunk])) * SCALED +
-                                      step * SCALES + (SPREAD > 1 ? 0u : chunk * HALF + t % HALF);
-                  by[i] = float(scales[from]);
-                  plus[i] = float(biases[from]);
+        for (uint i = 0; i < 4; i++) {
+          const uint from = i % 2 * 8 + g;
+          words[q][i] = ring[stage * STAGE + from * 8 + ((2 * q + i / 2) ^ from % 8)].values[t];
+        }
 #endif
-                }
+      }
+      simdgroup_barrier(mem_flags::mem_threadgroup);
+      stage = stage + 1 == uint(DEPTH) ? 0 : stage + 1;
+      fetch();
+      line by[2], plus[2];
 #pragma unroll
-                for (uint set = 0; set < SETS; set++) {
-                  int c[FIELDS][4] = {};
+      for (uint i = 0; i < 2; i++) {
+#if HIPRT_TARGET_NVIDIA
+        const threadgroup ushort* const from = scale_from + (tile + i - base) * (OUTPUTS * SCALED) + own * (SPLIT * SCALES);
+        by[i] = *(const threadgroup line*)from;
+        plus[i] = *(const threadgroup line*)(from + SCALE_PIECES * 8);
+#else
+        const size_t from = size_t(row_of(min(tile + i, end_tile - 1), g)) * SCALED + (own * SPLIT + split) * SCALES;
+        by[i] = *(const device line*)(scales + from);
+        plus[i] = *(const device line*)(biases + from);
+#endif
+      }
+      piece b[PLANES];
 #pragma unroll
-                  for (uint h = 0; h < FIELDS; h++) {
-                    const piece b = (column_from + own * column_stride)[first_of(set) * VECTOR + h * 16 + chunk * 8];
-                    if (FIELDS == 2) {
-                      constexpr uint LOW = 0x0f0f0f0fu, HIGH = 0xf0f0f0f0u;
-                      const uint w = 2 * h % 4;
-                      mma_codes(c[0], l[w] & LOW, m[w] & LOW, l[w + 1] & LOW, m[w + 1] & LOW, b.values[0], b.values[2]);
-                      mma_codes(c[FIELDS - 1], l[w] & HIGH, m[w] & HIGH, l[w + 1] & HIGH, m[w + 1] & HIGH, b.values[1],
-                                b.values[3]);
-                    } else {
-                      mma_codes(c[0], l[0], m[0], l[1], m[1], b.values[0], b.values[1]);
-                      mma_codes(c[0], l[2], m[2], l[3], m[3], b.values[2], b.values[3]);
-                    }
-                  }
-                  const unit both = (sums_from + own * (HERE * SLOTS * LINE))[chunk * (HALF * LINE) + first_of(set)];
+      for (uint slot = 0; slot < SLOTS; slot++) {
+        int c[PLANES][4] = {};
 #pragma unroll
-                  for (uint i = 0; i < 2; i++) {
-                    int dot = c[0][2 * i] * 256 + c[0][2 * i + 1];
-                    if (FIELDS == 2) dot = dot * 16 + c[FIELDS - 1][2 * i] * 256 + c[FIELDS - 1][2 * i + 1];
-                    totals[chunk][i][set] = mad(by[i] * both.values[1], float(dot), totals[chunk][i][set]);
-                    totals[chunk][i][set] = mad(plus[i], both.values[0], totals[chunk][i][set]);
-                  }
-                }
-              }
+        for (uint m = slot * PRODUCTS / SLOTS; m < (slot + 1) * PRODUCTS / SLOTS; m++) {
+#pragma unroll
+          for (uint p = 0; p < PLANES; p++) {
+            if (m % 2 == 0) b[p] = column[p * PLANE + own * (HERE * HELD) + (m / 2 ^ p ^ first_plane) * 4];
+            const uint first = b[p].values[m % 2 * 2], second = b[p].values[m % 2 * 2 + 1];
+            if (BITS == 4) {
+              constexpr uint HIGH = 0xf0f0f0f0u;
+              const uint l = words[m / 2][m % 2 * 2], k = words[m / 2][m % 2 * 2 + 1];
+              mma_codes(c[p], l << 4 & HIGH, k << 4 & HIGH, l & HIGH, k & HIGH, first, second);
+            } else {
+              const uint* const w = words[m % 4];
+              mma_codes(c[p], w[0], w[1], w[2], w[3], first, second);
             }
           }
         }
+        const pack<unit, EACH_LANE> both =
+            *(const threadgroup pack<unit, EACH_LANE>*)(sums_from + (own * (HERE * SLOTS) + slot) * LINE);
 #pragma unroll
-        for (uint i = 0; WIDE && i < 2; i++) {
+        for (uint i = 0; i < 2; i++) {
+          const float scale = low_of<T>(by[i].values[slot * SCALES / SLOTS]);
+          const float bias = low_of<T>(plus[i].values[slot * SCALES / SLOTS]);
 #pragma unroll
-          for (uint e = 0; e < 2; e++) {
-            float whole[2] = {totals[0][i][e] + totals[0][i][2 + e], totals[1][i][e] + totals[1][i][2 + e]};
-            whole[0] += simd_shuffle_xor(whole[1], 4);
-            if (2 * t + e < uint(VECTORS) && tile + i < stop) {
-              partial[(((turn * ROUND + tile + i - base) * HERE + within) * VECTORS + 2 * t + e) * 8 + locals[0]] = whole[0];
-            }
+          for (uint e = 0; e < EACH_LANE; e++) {
+            const int dot = WIDE ? c[0][2 * i + e] * 256 + c[PLANES - 1][2 * i + e] : c[0][2 * i] * 256 + c[0][2 * i + 1];
+            float& total = totals[i][e][slot];
+            total = mad(scale * both.values[e].values[1], float(dot), total);
+            total = mad(bias, both.values[e].values[0], total);
           }
         }
+      }
+    }
 #pragma unroll
-        for (uint set = 0; !WIDE && set < SETS; set++) {
+    for (uint i = 0; i < 2; i++) {
 #pragma unroll
-          for (uint i = 0; i < 2; i++) {
-            float whole[2] = {totals[0][i][set], totals[1][i][set]};
-            for (uint chunk = 0; HALF > 1 && chunk < 2; chunk++) whole[chunk] += simd_shuffle_xor(whole[chunk], 1);
-            whole[0] += simd_shuffle_xor(whole[1], 4);
-            const uint v = first_of(set) + beside;
-            if (t % HALF == 0 && t / HALF < OTHERS && v >= set * SIDE && tile + i < stop) {
-              partial[(((turn * ROUND + tile + i - base) * HERE + within) * VECTORS + v) * 8 + locals[0]] = whole[0];
-            }
-          }
+      for (uint e = 0; e < EACH_LANE; e++) {
+        const float* const all = totals[i][e];
+        const uint v = EACH_LANE * t + e;
+        if (v < uint(VECTORS) && tile + i < stop) {
+          partial[(((turn * ROUND + tile + i - base) * HERE + within) * VECTORS + v) * 8 + g] =
+              SLOTS == 4 ? (all[0] + all[1]) + (all[SLOTS - 2] + all[SLOTS - 1]) : all[0] + all[1];
         }
       }
     }
@@ -437,7 +383,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
       value += from_sharer(from + s % HERE * (VECTORS * 8), s);
       if (GATED) other += from_sharer(from + s % HERE * (VECTORS * 8) + 4, s);
     }
-    for (uint m = 0; NORMED && m < MEMBERS_ALONE; m++) {
+    for (uint m = 0; NORMED && m < SQUARED; m++) {
       squared += from_sharer(squares + v * BRINGERS + m / SPLIT * HERE + m % HERE, m % SPLIT);
     }
     const float factor = NORMED ? rsqrt(squared / float(WIDTH) + eps) : 1.0f;
