@@ -12,13 +12,14 @@ from hiprt.kernels.tuning.tiling import TENSOR_ROWS, Configuration, Product
 if TYPE_CHECKING:
     from hiprt.kernels.tuning.target import Target
 
-__all__ = ["TEMPLATE", "Ring", "RingCost", "ring_configuration", "ring_of", "rings", "shared_bytes"]
+__all__ = ["TEMPLATE", "Ring", "RingCost", "ring_configuration", "ring_of", "rings", "routed_ring_of", "shared_bytes"]
 
 # The template parameters that a ring gives to the kernels.
 TEMPLATE = {"TEAMS": "int", "SPLIT": "int", "DEPTH": "int", "PER": "int", "EARLY": "int", "RESIDENT": "int"}
 REGISTERS = 65536  # registers of a processor
 MOST_SIMDGROUPS = 20  # simdgroups of a threadgroup
 DEEPEST = 6
+ROUTED_SHARE = 8  # one of so many threadgroups is a router
 MOST_TILES = 64  # tiles whose sums are put together at once
 SHARED_BYTES = 200 << 10  # bytes of threadgroup memory of a processor
 ALONE = 116 << 10  # bytes that a processor does not have twice, so that it takes one threadgroup
@@ -111,6 +112,23 @@ def ring_of(product: Product, target: Target) -> Ring | None:
     return measured or min(
         rings(product, target.compute_units), key=lambda ring: target.table.ring_cost.of(product, ring), default=None
     )
+
+
+def routed_ring_of(product: Product, target: Target) -> tuple[Ring, int] | None:
+    """Return a ring for the experts that a kernel chooses by its own router, and how many of its threadgroups are that.
+
+    None where the kernel does not serve the matrices or the target. A team takes two tiles, and asks for all steps of
+    the first at once: nothing could be asked for before the choice.
+    """
+    if "bulk_copies" not in target.features or not takes_integers(product):
+        return None
+    routers = max(1, target.compute_units // ROUTED_SHARE)
+    each = -(-product.tiles // max(1, target.compute_units - routers))
+    split = min(2, product.steps)
+    teams = min(-(-each // 2), MOST_SIMDGROUPS // split)
+    own = -(-product.steps // split)
+    depth = max(size for size in range(1, DEEPEST + 1) if own % size == 0)
+    return Ring(teams, split, depth, 2, 0, target.compute_units), routers
 
 
 def rings(product: Product, compute_units: int) -> Iterator[Ring]:

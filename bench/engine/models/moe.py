@@ -11,6 +11,7 @@ from hiprt import Array, kernels
 from hiprt.bench.engine.models.config import Config, Mixture
 from hiprt.bench.engine.models.linear import Linear, gated
 from hiprt.bench.engine.models.weights import ROUTER_BITS, Part, Weights
+from hiprt.kernels.ops.experts.routed import routed_gate_up
 
 __all__ = ["Moe"]
 
@@ -100,13 +101,31 @@ class Moe:
         return is_member and self.gate_up.is_fusable and self.down.is_fusable
 
     def fused(self, x: Array) -> Array:
-        """Take a few rows with four kernels."""
-        mixture, eps, up, down = self.mixture, self.config.rms_norm_eps, self.gate_up, self.down
-        routes = self.router.project(x, norm=self.norm, eps=eps, fused=True)
-        chosen, shares = kernels.moe_route(
-            routes, mixture.chosen, normalize=mixture.is_normalized, shared=mixture.shared > 0
-        )
-        inner = kernels.moe_gate_up(x, chosen, *up.codes, **up.form, norm=self.norm, eps=eps)
+        """Take a few rows with four kernels, or with two."""
+        down = self.down
+        inner, chosen, shares = self.routed(x)
         residual = x if down.ranks is None else None
         answers = kernels.moe_down(inner, chosen, shares, *down.codes, **down.form, residual=residual)
         return answers if down.ranks is None else down.added(answers, x)
+
+    def routed(self, x: Array) -> tuple[Array, Array, Array]:
+        """Return the gated products of the experts that rows choose, the experts, and their shares."""
+        mixture, router, up = self.mixture, self.router, self.gate_up
+        eps, norm, shared = self.config.rms_norm_eps, self.norm, mixture.shared > 0
+        if router.is_fusable:
+            return routed_gate_up(
+                x,
+                *router.codes,
+                *up.codes,
+                k=mixture.chosen,
+                norm=norm,
+                eps=eps,
+                normalize=mixture.is_normalized,
+                shared=shared,
+                router_group_size=router.group_size,
+                router_bits=router.bits,
+                **up.form,
+            )
+        routes = router.project(x, norm=norm, eps=eps)
+        chosen, shares = kernels.moe_route(routes, mixture.chosen, normalize=mixture.is_normalized, shared=shared)
+        return kernels.moe_gate_up(x, chosen, *up.codes, **up.form, norm=norm, eps=eps), chosen, shares

@@ -10,6 +10,8 @@
 //
 // Of a stack of matrices, CHOSEN by the indices of a token, which is the second axis of the grid: their rows behind each other for one x (GATHERED), or their widths beside each
 // other, for as many stretches of x with a share each (SUMMED). An up lies `between` rows behind its gate. Then nothing is asked for before the indices are there.
+//
+// With ROUTED the first ROUTERS threadgroups compute the logits of a router, and each of the others chooses by them (experts/router.h) when x is prepared.
 constexpr uint CHUNK = 512 / BITS;
 constexpr uint STEP = 2 * CHUNK;
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK;
@@ -33,10 +35,24 @@ threadgroup float squares[MEMBERS];
 threadgroup float partial[2 * ROUND * SPLIT * 8];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 const uint member = simdgroup_index_in_threadgroup, split = member % SPLIT, team = member / SPLIT;
+#if ROUTED
+threadgroup ulong router_full[1];
+if (threadgroup_position_in_grid.x < uint(ROUTERS)) {
+  begin_next();
+  constexpr uint ROWS = EXPERTS + SHARED, MOST = (ROWS + ROUTERS - 1) / ROUTERS;
+  router_rows<T, WIDTH, ROUTER_GROUP, MOST, MEMBERS> rows = {router, router_scales, router_biases, norm, 0, 0};
+  rows.first = min(threadgroup_position_in_grid.x * MOST, ROWS);
+  rows.count = min(MOST, ROWS - rows.first);
+  if (rows.count > 0) rows.ask((threadgroup uchar*)copied, router_full, thread_index_in_threadgroup);
+  wait_for_inputs();
+  if (rows.count > 0) rows.take(x, eps, arrivals + FIRST_LOGIT, ROWS, router_full, member, lane);
+  return;
+}
+#endif
 constexpr uint TILES_EACH = CHOICE == GATHERED ? COLUMNS / OUTPUTS : 1;
 threadgroup uint first_rows[CHOICE != ONE ? CHOSEN : 1];  // of the chosen matrices
 threadgroup float factors[CHOICE != ONE ? CHOSEN : 1];    // shares, or 0 for one that does not exist
-const uint groups = threadgroups_per_grid.x, group = threadgroup_position_in_grid.x;
+const uint groups = threadgroups_per_grid.x - ROUTERS, group = threadgroup_position_in_grid.x - ROUTERS;
 const uint all_tiles = CHOICE == GATHERED ? CHOSEN * TILES_EACH : columns / OUTPUTS;
 const uint each = all_tiles / groups, more = all_tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
@@ -51,8 +67,21 @@ const bool is_second = t / HALF % 2 != g % 2;
 const uint local = is_second ? 4 + g / 2 : g / 2;
 const uint scale_at = (CHOICE == SUMMED ? 0u : split * SCALES) + (SPREAD > 1 ? 0u : min(t, SLOTS - 1));
 begin_next();
-if (CHOICE != ONE) {
+constexpr uint SHARE = (OWN + TEAMS - 1) / TEAMS;  // steps of x that a simdgroup brings, RUNS of them at once
+constexpr uint RUNS = SHARE < 4 ? SHARE : 4;
+piece values[RUNS], weights[RUNS];
+const auto fetch_parts = [&](piece* to, const device T* from, uint base) {
+#pragma unroll
+  for (uint r = 0; r < RUNS; r++) {
+    const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
+    if (lane < PACKS && own < OWN && step < STEPS) to[r] = load_now((const device piece*)(from + step * STEP + lane * 8));
+  }
+};
+if (NORMED && (CHOICE == ONE || IS_ROUTED)) fetch_parts(weights, norm, 0);
+if (CHOICE != ONE && !IS_ROUTED) {
   wait_for_inputs();
+  fetch_parts(values, own_x, 0);
+  if (NORMED) fetch_parts(weights, norm, 0);
   for (uint e = thread_index_in_threadgroup; e < uint(CHOSEN); e += MEMBERS * 32) {
     const uint matrix = uint(indices[token * CHOSEN + e]);
     first_rows[e] = matrix < matrices ? matrix * (between == columns ? PARTS * columns : columns) : 0u;
@@ -65,27 +94,31 @@ if (CHOICE != ONE) {
 threadgroup ulong full[2];
 constexpr uint SCALE_BYTES = BESIDE * ROUND * 8 * SCALED * 2;  // of a round, and as many of biases
 const uint arrived = in_shared(full), buffers = in_shared(copied);
-const auto bring = [&](uint round) {
+const auto bring = [&](uint round) {  // by a simdgroup
   const uint begin = first_tile + round * ROUND, end = min(begin + ROUND, end_tile), bar = arrived + round % 2 * 8;
   if (begin >= end) return;
-  expect_bytes(bar, 2 * BESIDE * PARTS * (end - begin) * (OUTPUTS * SCALED * 2));
+  if (lane == 0) expect_bytes(bar, 2 * BESIDE * PARTS * (end - begin) * (OUTPUTS * SCALED * 2));
+  simdgroup_barrier(mem_flags::mem_threadgroup);
   for (uint from = begin, next; from < end; from = next) {
     next = CHOICE == GATHERED ? min(end, (from / TILES_EACH + 1) * TILES_EACH) : end;  // rows that lie together
-    for (uint part = 0; part < BESIDE * PARTS; part++) {
-      const uint row = CHOICE == SUMMED ? first_rows[part] + from * 8 : row_of(from, part * 4);
+    for (uint i = lane; i < 2 * BESIDE * PARTS; i += 32) {
+      const uint part = i / 2;
+      const size_t row = CHOICE == SUMMED ? first_rows[part] + from * 8 : row_of(from, part * 4);
       const uint to = buffers + round % 2 * (2 * SCALE_BYTES) + part * (SCALE_BYTES / (BESIDE * PARTS)) +
                       (from - begin) * (OUTPUTS * SCALED * 2);
-      copy_bulk(to, scales + size_t(row) * SCALED, (next - from) * (OUTPUTS * SCALED * 2), bar);
-      copy_bulk(to + SCALE_BYTES, biases + size_t(row) * SCALED, (next - from) * (OUTPUTS * SCALED * 2), bar);
+      copy_bulk(to + i % 2 * SCALE_BYTES, (i % 2 ? biases : scales) + row * SCALED, (next - from) * (OUTPUTS * SCALED * 2), bar);
     }
   }
 };
-if (thread_index_in_threadgroup == 0) {
-  begin_stage(arrived, 1);
-  begin_stage(arrived + 8, 1);
-  stages_begun();
-  bring(0);
-  bring(1);
+if (member == 0) {
+  if (lane == 0) {
+    begin_stage(arrived, 1);
+    begin_stage(arrived + 8, 1);
+    stages_begun();
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  if (!IS_ROUTED) bring(0);
+  if (!IS_ROUTED) bring(1);
 }
 constexpr uint COPIED = 4 * SCALE_BYTES / 16;
 #else
@@ -103,22 +136,11 @@ const auto fetch_first = [&](uint at) {
   const uint tile = first_tile + team + at / LENGTH * TEAMS, own = at % LENGTH;
   if (tile < end_tile && own * SPLIT + split < STEPS) fetch(at, tile, own);
 };
-constexpr uint SHARE = (OWN + TEAMS - 1) / TEAMS;  // steps of x that a simdgroup brings, RUNS of them at once
-constexpr uint RUNS = SHARE < 4 ? SHARE : 4;
-piece values[RUNS], weights[RUNS];
-const auto fetch_norm = [&](uint base) {
-#pragma unroll
-  for (uint r = 0; r < RUNS; r++) {
-    const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
-    if (lane < PACKS && own < OWN && step < STEPS) weights[r] = load_now((const device piece*)(norm + step * STEP + lane * 8));
-  }
-};
-if (NORMED) fetch_norm(0);
 #pragma unroll
 for (uint d = 0; d < uint(EARLY); d++) fetch_first(d);
 if (thread_index_in_threadgroup == 0) zeros[0] = {{0, 0, 0, 0}};
 threadgroup_barrier(mem_flags::mem_threadgroup);
-if (CHOICE == ONE) wait_for_inputs();
+if (CHOICE == ONE || IS_ROUTED) wait_for_inputs();
 
 // Bring this simdgroup's parts of x to where its team's lanes find them.
 threadgroup piece* const held = copied + COPIED + split * (OWN * HELD);
@@ -126,15 +148,9 @@ threadgroup pack<float, 2>* const own_sums = sums + split * (OWN * 4);
 float square = 0.0f;
 #pragma unroll 1
 for (uint base = 0; base < SHARE; base += RUNS) {
-#pragma unroll
-  for (uint r = 0; r < RUNS; r++) {
-    const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
-    if (lane < PACKS && own < OWN && step < STEPS) {
-      values[r] = load_now((const device piece*)(own_x + step * STEP + lane * 8));
-    }
-  }
-  if (NORMED && base != 0) fetch_norm(base);
-  if (base == 0) {
+  if (CHOICE == ONE || IS_ROUTED || base > 0) fetch_parts(values, own_x, base);
+  if (NORMED && base > 0) fetch_parts(weights, norm, base);
+  if (base == 0 && !IS_ROUTED) {
 #pragma unroll
     for (uint d = EARLY; d < uint(DEPTH); d++) fetch_first(d);
   }
@@ -181,7 +197,32 @@ for (uint base = 0; base < SHARE; base += RUNS) {
     }
   }
 }
-if (TEAMS > 1) {
+#if ROUTED
+uint taken_before = 0;
+if (member == 0) {
+  expert_choice<T, EXPERTS, CHOSEN, SHARED> choice;
+  choice.wait_and_take(arrivals + FIRST_LOGIT + group % LOGIT_COPIES * (EXPERTS + SHARED), lane, is_normalised != 0);
+  if (lane == 0) taken_before = atomic_fetch_add_explicit((device atomic_uint*)arrivals, 1u, memory_order_relaxed);
+  if (lane < uint(CHOSEN)) {
+    first_rows[lane] = choice.expert * (PARTS * columns);
+    factors[lane] = 1.0f;
+    if (group == 0) {
+      places[lane] = int(choice.expert);
+      portions[lane] = T(choice.share);
+    }
+  }
+}
+threadgroup_barrier(mem_flags::mem_threadgroup);
+#if HIPRT_TARGET_NVIDIA
+if (member == 0) {
+  bring(0);
+  bring(1);
+}
+#endif
+#pragma unroll
+for (uint d = 0; d < uint(DEPTH); d++) fetch_first(d);
+#endif
+if (TEAMS > 1 && !IS_ROUTED) {
   threadgroup_barrier(mem_flags::mem_threadgroup);
 } else {
   simdgroup_barrier(mem_flags::mem_threadgroup);
@@ -274,7 +315,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
-  if (thread_index_in_threadgroup == 0) bring(round + 2);
+  if (member == 0) bring(round + 2);
 #endif
   for (uint i = thread_index_in_threadgroup; i < (stop - base) * OUTPUTS; i += MEMBERS * 32) {
     const uint output = i % OUTPUTS;
@@ -294,3 +335,10 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
     out[to] = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addend) : float(residual[to])) : value);
   }
 }
+#if ROUTED
+// The last threadgroup that has taken the logits leaves zeros.
+if (member == 0 && simd_broadcast(taken_before, 0) == groups - 1) {
+  for (uint i = lane; i < LOGIT_COPIES * (EXPERTS + SHARED); i += 32) arrivals[FIRST_LOGIT + i] = 0;
+  if (lane == 0) arrivals[0] = 0;
+}
+#endif

@@ -30,6 +30,7 @@ ABSENT = {
     "matrices": "constexpr uint matrices = 1;",
     "eps": "constexpr float eps = 0.0f;",
     "between": "const uint between = columns;",
+    "ROUTERS": "constexpr uint ROUTERS = 0; constexpr bool IS_ROUTED = false;",
 }
 
 
@@ -38,6 +39,8 @@ def definitions_of(declared: Container[str], matrices: str, is_gated: bool) -> l
     absent = {**ABSENT, **({"GATED": "constexpr bool GATED = true;"} if is_gated else {})}
     words = ", ".join(f"{word} = {i}" for i, word in enumerate(MATRICES))
     lines = [line for name, line in absent.items() if name not in declared]
+    if "ROUTERS" in declared:
+        lines.append("#define ROUTED 1\nconstexpr bool IS_ROUTED = true;")
     return [*lines, f"constexpr int {words}, CHOICE = {matrices};"]
 
 
@@ -51,14 +54,17 @@ def ring_kernel(
     ahead: Sequence[str],
     matrices: str = "ONE",
     is_gated: bool = False,
+    headers: Sequence[str] = (),
+    updates: Mapping[str, str] | None = None,
     width: Callable[[Mapping[str, Any]], int] = lambda template: int(template["WIDTH"]),
+    other_bytes: Callable[[Mapping[str, Any]], int] = lambda template: 0,
 ) -> Kernel:
     """Return a kernel around the body ``integer_rings.hip``.
 
     Parameters
     ----------
     name : str
-    inputs, outputs, scalars, ahead
+    inputs, outputs, scalars, ahead, headers, updates
         The declaration, as for `Kernel`.
     template : mapping of str to str
         The parameters besides T, GROUP, BITS, WIDTH and those of a ring. `ABSENT` defines the body's parameters that
@@ -70,10 +76,12 @@ def ring_kernel(
         Whether the kernel is gated without a template parameter that says so.
     width : callable
         A function of the template, by name, that returns the elements of x that a threadgroup keeps.
+    other_bytes : callable
+        Another, which returns the bytes of dynamic memory that threadgroups of another kind need.
     """
 
     def shared(values: Mapping[str, Any], target: Target) -> int:
-        return shared_bytes({**values, "WIDTH": width(values)}, target)
+        return max(shared_bytes({**values, "WIDTH": width(values)}, target), other_bytes(values))
 
     dtypes = {parameter: kind for parameter, kind in template.items() if kind == "dtype"}
     others = {parameter: kind for parameter, kind in template.items() if kind != "dtype"}
@@ -81,9 +89,11 @@ def ring_kernel(
     return Kernel(
         name,
         inputs=inputs,
+        updates=updates,
         outputs=outputs,
         scalars=scalars,
         template={"T": "dtype", **dtypes, "GROUP": "int", "BITS": "int", "WIDTH": "int", **TEMPLATE, **others},
+        headers=headers,
         threads=lambda values: 32 * int(values["TEAMS"]) * int(values["SPLIT"]),
         ahead=ahead,
         resident=lambda values: int(values["RESIDENT"]),

@@ -1,0 +1,174 @@
+// The router of a mixture in a kernel that also takes what it chooses: the first threadgroups compute the logits, and the
+// others wait for them. Those depend on no other threadgroup and are brought onto the device first, so that all go on.
+// They share words that are zero before the launch and after it: how many threadgroups have taken the logits, and behind
+// FIRST_LOGIT one for each row, which is not zero once it is there and so needs no order with other memory.
+namespace metal {
+
+// There are copies of these, so that not all threadgroups ask for the same lines at a time.
+constant constexpr uint FIRST_LOGIT = 64, LOGIT_COPIES = 8;
+
+// Words have the order of logits, NaN above all; of equal ones that of the lower row is larger.
+template <typename T>
+inline uint word_of_logit(float logit, uint row) {
+  const T rounded = T(logit + 0.0f);
+  const uint bits = pair_of<T>(rounded, rounded) & 0xffffu;
+  const uint ordered = isnan(float(rounded)) ? 0xffffu : bits & 0x8000u ? ~bits & 0xffffu : bits | 0x8000u;
+  return ordered << 16 | (0xffffu - row);
+}
+template <typename T>
+inline float logit_of_word(uint word) {
+  const uint ordered = word >> 16;
+  return float(number_of_bits<T>(ordered & 0x8000u ? ordered & 0x7fffu : ~ordered & 0xffffu));
+}
+inline uint row_of_word(uint word) { return 0xffffu - (word & 0xffffu); }
+
+inline uint largest_of_simdgroup(uint word) {
+#if HIPRT_TARGET_NVIDIA
+  return __reduce_max_sync(0xffffffffu, word);
+#else
+  return simd_max(word);
+#endif
+}
+
+// A byte of a word as a number, by instructions of the full rate.
+HIPRT_INLINE float float_of_byte(uint word, uint i) {
+#if HIPRT_TARGET_NVIDIA
+  return as_type<float>(__byte_perm(word, 0x4b000000u, 0x7440u | i)) - 8388608.0f;
+#else
+  return float(word >> (i * 8) & 255u);
+#endif
+}
+
+// A threadgroup's rows of 8-bit codes, at most ROWS from `first` on, which its simdgroups multiply with a normed vector. They
+// come by bulk copies before the vector is there.
+template <typename T, uint WIDTH, uint GROUP, uint ROWS, uint SIMDGROUPS>
+struct router_rows {
+  static constexpr uint EACH = WIDTH / 512, GROUPS = WIDTH / GROUP, TURNS = (ROWS + SIMDGROUPS - 1) / SIMDGROUPS;
+  const uint* codes;
+  const T *scales, *biases, *norm;
+  uint first, count;
+
+  HIPRT_INLINE void ask(threadgroup uchar* to, threadgroup ulong* full, uint index) {
+    const size_t row = first;
+    codes += row * (WIDTH / 4);
+    scales += row * GROUPS;
+    biases += row * GROUPS;
+#if HIPRT_TARGET_NVIDIA
+    const uint parts[] = {count * WIDTH, count * (GROUPS * 2), count * (GROUPS * 2), WIDTH * 2};
+    threadgroup uchar* const places[] = {to, to + ROWS * WIDTH, to + ROWS * (WIDTH + GROUPS * 2), to + ROWS * (WIDTH + GROUPS * 4)};
+    if (index == 0) {
+      const void* const from[] = {codes, scales, biases, norm};
+      const uint arrived = in_shared(full);
+      begin_stage(arrived, 1);
+      stages_begun();
+      expect_bytes(arrived, parts[0] + parts[1] + parts[2] + parts[3]);
+      for (uint i = 0; i < 4; i++) copy_bulk(in_shared(places[i]), from[i], parts[i], arrived);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    codes = (const uint*)places[0];
+    scales = (const T*)places[1];
+    biases = (const T*)places[2];
+    norm = (const T*)places[3];
+#endif
+  }
+
+  // Take the vector and leave a word for each row.
+  HIPRT_INLINE void take(const device T* x, float eps, device uint* words, uint all_rows, threadgroup ulong* full, uint simdgroup, uint lane) {
+    typedef pack<uint, 4> piece;
+    const device piece* const from = (const device piece*)x;
+    // All of it is asked for at once, and read again in a loop, whose few instructions are sooner there than those of all turns.
+#pragma unroll
+    for (uint e = 0; e < 2 * EACH; e++) load_now(from + e * 32 + lane);
+#if HIPRT_TARGET_NVIDIA
+    wait_for_stage(in_shared(full), 0);
+#endif
+    float totals[TURNS] = {}, square = 0.0f;
+#pragma unroll 1
+    for (uint e = 0; e < EACH; e++) {
+      const uint at = e * 32 + lane;
+      float v[16], sum = 0.0f;
+      const piece values[2] = {load_now(from + 2 * at), load_now(from + 2 * at + 1)};
+      const piece weighs[2] = {*(const piece*)(norm + at * 16), *(const piece*)(norm + at * 16 + 8)};
+#pragma unroll
+      for (uint i = 0; i < 16; i++) {
+        const uint both = values[i / 8].values[i / 2 % 4], weigh = weighs[i / 8].values[i / 2 % 4];
+        const float value = i % 2 ? high_of<T>(both) : low_of<T>(both);
+        square = mad(value, value, square);
+        v[i] = value * (i % 2 ? high_of<T>(weigh) : low_of<T>(weigh));
+        sum += v[i];
+      }
+#pragma unroll
+      for (uint r = 0; r < TURNS; r++) {
+        const uint row = min(r * SIMDGROUPS + simdgroup, count - 1);
+        const piece taken = *(const piece*)(codes + row * (WIDTH / 4) + at * 4);
+        float dot = 0.0f;
+#pragma unroll
+        for (uint i = 0; i < 16; i++) dot = mad(float_of_byte(taken.values[i / 4], i % 4), v[i], dot);
+        totals[r] = mad(float(scales[row * GROUPS + at * 16 / GROUP]), dot, totals[r]);
+        totals[r] = mad(float(biases[row * GROUPS + at * 16 / GROUP]), sum, totals[r]);
+      }
+    }
+    const float factor = rsqrt(simd_sum(square) / float(WIDTH) + eps);
+#pragma unroll
+    for (uint r = 0; r < TURNS; r++) {
+      const float logit = simd_sum(totals[r]) * factor;
+      const uint local = r * SIMDGROUPS + simdgroup, row = first + local;
+      if (lane < LOGIT_COPIES && local < count) {
+        atomic_store_explicit((device atomic_uint*)words + lane * all_rows + row, word_of_logit<T>(logit, row), memory_order_relaxed);
+      }
+    }
+  }
+};
+
+// The choice of a simdgroup: lane i gets the i-th expert and its share, as moe_route has them; a shared one comes last.
+template <typename T, uint EXPERTS, uint CHOSEN, bool SHARED>
+struct expert_choice {
+  static constexpr uint ROWS = EXPERTS + SHARED, EACH = (ROWS + 31) / 32, TAKEN = CHOSEN - SHARED;
+  uint expert;
+  float share;
+
+  HIPRT_INLINE void wait_and_take(const device uint* words, uint lane, bool is_normalised) {
+    uint keys[EACH];
+    bool are_there;
+    do {
+      are_there = true;
+#pragma unroll
+      for (uint e = 0; e < EACH; e++) {
+        const uint row = e * 32 + lane;
+        keys[e] = row < ROWS ? atomic_load_explicit((const device atomic_uint*)words + row, memory_order_relaxed) : 1u;
+        are_there = are_there && keys[e] != 0;
+      }
+    } while (!are_there);
+    simdgroup_barrier(mem_flags::mem_none);
+    float gate = 0.0f;
+    if (SHARED) gate = logit_of_word<T>(simd_broadcast(keys[EXPERTS / 32], EXPERTS % 32));
+    float sum = 0.0f;
+    if (!is_normalised) {
+      uint mine = 0;
+      for (uint e = 0; e < EACH; e++) mine = e * 32 + lane < EXPERTS ? max(mine, keys[e]) : mine;
+      const float top = logit_of_word<T>(largest_of_simdgroup(mine));
+      for (uint e = 0; e < EACH; e++) sum += e * 32 + lane < EXPERTS ? exp(logit_of_word<T>(keys[e]) - top) : 0.0f;
+      sum = simd_sum(sum);
+    }
+    for (uint e = 0; e < EACH; e++) keys[e] = e * 32 + lane < EXPERTS ? keys[e] : 0u;
+    uint taken = 0;
+#pragma unroll 1
+    for (uint r = 0; r < TAKEN; r++) {
+      uint mine = 0;
+#pragma unroll
+      for (uint e = 0; e < EACH; e++) mine = max(mine, keys[e]);
+      const uint top = largest_of_simdgroup(mine);
+#pragma unroll
+      for (uint e = 0; e < EACH; e++) keys[e] = keys[e] == top ? 0u : keys[e];
+      taken = lane == r ? top : taken;
+    }
+    const float top = logit_of_word<T>(simd_broadcast(taken, 0)), power = lane < TAKEN ? exp(logit_of_word<T>(taken) - top) : 0.0f;
+    if (is_normalised) {
+      for (uint r = 0; r < TAKEN; r++) sum += simd_shuffle(power, r);
+    }
+    expert = lane < TAKEN ? row_of_word(taken) : EXPERTS;
+    share = lane < TAKEN ? power / sum : 1.0f / (1.0f + exp(-gate));
+  }
+};
+
+}  // namespace metal

@@ -1,0 +1,115 @@
+"""routed_gate_up: the router, the choice and the first half of the experts in one kernel, and by three ops."""
+
+import numpy as np
+import pytest
+
+import hiprt
+from hiprt import kernels
+from hiprt.graphs import Step
+from hiprt.kernels.ops.arrivals import arrivals
+from hiprt.kernels.ops.experts import routed
+from hiprt.kernels.ops.quantized.product import product
+from hiprt.kernels.ops.quantized.reference import weights as values_of
+from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.reference.quantize import quantize
+from hiprt.kernels.tuning.rings import Ring, routed_ring_of
+from hiprt.kernels.tuning.target import force_generic, make_target
+from hiprt.kernels.tuning.tiling import Product
+from hiprt.provider import NVIDIA
+
+HALF = np.dtype(np.float16)
+EXPERTS, CHOSEN, WIDTH, COLUMNS = 37, 4, 1024, 64
+
+
+def coded(rows, dtype, bits, seed, like=()):
+    """A quantised matrix and its exact values; the rows that `like` names are all the first of them."""
+    flat = (np.random.default_rng(seed).normal(size=(rows, WIDTH)) * WIDTH**-0.5).astype(dtype)
+    flat[list(like)] = flat[list(like[:1])]
+    parts = quantize(flat, 64, bits)
+    packed, scales, biases = parts
+    return parts, values_of(packed, np.array(scales), np.array(biases), 64, bits)
+
+
+def operands(dtype, shared, seed=0):
+    """Operands of which four experts have the same logit, the largest; and what float64 makes of them."""
+    random = np.random.default_rng(seed)
+    norm = random.uniform(0.5, 1.5, WIDTH).astype(dtype)
+    router, routes = coded(EXPERTS + shared, dtype, 8, seed + 1, like=(30, 11, 5, 21))
+    x = (routes[30] / norm.astype(np.float64) * 9).astype(dtype)[None]
+    stack, values = coded((EXPERTS + shared) * 2 * COLUMNS, dtype, 4, seed + 2)
+    logits = reference.rms_norm(x, norm, 1e-6) @ routes.T
+    indices, shares = reference.moe_route(logits, CHOSEN, True, shared)
+    values = values.reshape(-1, 2 * COLUMNS, WIDTH)
+    inner = reference.moe_gate_up(x, indices, values, norm)
+    largest = (np.abs(reference.rms_norm(x, norm, 1e-6)) @ np.abs(values).transpose(0, 2, 1)).max()
+    given = [hiprt.array(part) for part in (x, *router)]
+    given += [hiprt.array(part.reshape(EXPERTS + shared, 2 * COLUMNS, -1)) for part in stack]
+    options = {"k": CHOSEN, "norm": hiprt.array(norm), "shared": shared}
+    return given, options, (inner, indices, shares, largest * (largest + 1))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shared", "ring", "routers"),
+    [(HALF, False, Ring(2, 2, 1, 1, 0, 7), 3), (hiprt.bfloat16, True, Ring(3, 1, 2, 2, 0, 5), 2)],
+)
+def test_one_kernel_routes(close, monkeypatch, dtype, shared, ring, routers):
+    """Of equal logits the lower expert comes first; words that threadgroups share are zero again."""
+    monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target: (ring, routers))
+    given, options, (inner, indices, shares, magnitude) = operands(dtype, shared)
+    made, stream = len(routed.ROUTED.functions), hiprt.Stream()
+    with force_generic():
+        results = [routed.routed_gate_up(*given, **options, stream=stream) for _ in range(2)]
+        step = Step(lambda: routed.routed_gate_up(*given, **options), stream=stream)
+        with hiprt.use_stream(stream):
+            results += [step(), step()]
+    assert len(routed.ROUTED.functions) == made + 1
+    assert not arrivals(stream).numpy().any()
+    assert indices[0, :CHOSEN].tolist() == [5, 11, 21, 30]
+    for got, chosen, weights in results:
+        assert chosen.numpy().tolist() == indices.tolist()
+        close(weights, shares, magnitude=1.0)
+        close(got, inner, magnitude=magnitude, steps=4096)
+        assert [part.numpy().tobytes() for part in (got, chosen, weights)] == [
+            part.numpy().tobytes() for part in results[0]
+        ]
+
+
+def test_shares_of_all_experts(monkeypatch):
+    """Shares that are not normalised are those of the softmax over all experts."""
+    monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target: (Ring(2, 1, 1, 1, 0, 6), 2))
+    given, options, _ = operands(hiprt.bfloat16, True, seed=5)
+    logits = product(*given[:4], group_size=64, bits=8, norm=options["norm"])
+    indices, shares = kernels.moe_route(logits, CHOSEN, normalize=False, shared=True)
+    with force_generic():
+        _, chosen, weights = routed.routed_gate_up(*given, **options, normalize=False)
+    assert chosen.numpy().tolist() == indices.numpy().tolist()
+    assert np.allclose(weights.numpy().astype(float), shares.numpy().astype(float), rtol=2**-6)
+
+
+def test_other_operands_go_by_three_ops(monkeypatch):
+    """Several tokens, and one that no ring serves, have the bits of the ops."""
+    for dtype, tokens, ring in ((HALF, 2, (Ring(2, 1, 1, 1, 0, 6), 2)), (HALF, 1, None)):
+        monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target, ring=ring: ring)
+        given, options, _ = operands(dtype, False, seed=9)
+        x = hiprt.array(np.repeat(given[0].numpy(), tokens, axis=0))
+        made = len(routed.ROUTED.functions)
+        got, chosen, weights = routed.routed_gate_up(x, *given[1:], **options)
+        logits = product(x, *given[1:4], group_size=64, bits=8, norm=options["norm"])
+        indices, shares = kernels.moe_route(logits, CHOSEN)
+        inner = kernels.moe_gate_up(x, indices, *given[4:], norm=options["norm"])
+        for one, other in ((got, inner), (chosen, indices), (weights, shares)):
+            assert one.numpy().tobytes() == other.numpy().tobytes()
+        assert len(routed.ROUTED.functions) == made
+
+
+def test_rings_of_routed_experts():
+    """Every processor of an H200 has one threadgroup, and no team takes three tiles of the presets' mixtures."""
+    target = make_target("sm_90", 132, 32, NVIDIA)
+    for rows in (8 * 2 * 768, 9 * 2 * 512):
+        whole = Product(rows, 2048, 1, 64, 4, True)
+        found = routed_ring_of(whole, target)
+        assert found is not None
+        ring, routers = found
+        assert ring.groups == 132
+        assert 2 * ring.teams * (ring.groups - routers) >= whole.tiles
+        assert routed_ring_of(whole, make_target("sm_80", 132, 32, NVIDIA)) is None
