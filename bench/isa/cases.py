@@ -29,6 +29,9 @@ from hiprt.kernels.ops.quantized.qmv import (
     shared_block_instances,
 )
 from hiprt.kernels.ops.quantized_cache.coded_heads import WIDTHS
+from hiprt.kernels.ops.recurrent.gated_delta import plan_of as gated_delta_plan
+from hiprt.kernels.ops.recurrent.gated_delta_chunks import CHUNK, GatedDeltaChunks
+from hiprt.kernels.ops.recurrent.reference import gated_delta_factors
 from hiprt.kernels.ops.reduction.argmax import PART, LargestPlan
 from hiprt.kernels.ops.sampling.filter_logits import (
     COUNTED,
@@ -176,10 +179,41 @@ def hybrids(dtype: np.dtype[Any]) -> Iterator[Case]:
     g, beta = np.abs(np.sin(normal(np.dtype(np.float32), 2, 1, 2, 4, seed=27)))
     rule = q, k, v, g, beta, state
     yield Case("2 steps of 4 heads", kernels.gated_delta, rule, reference.gated_delta(*rule)[0])
+    q, k = normal(dtype, 2, 1, 33, 1, 128, seed=60) * dtype.type(0.08)
+    v, state = normal(dtype, 1, 33, 1, 16, seed=61), normal(np.dtype(np.float32), 1, 1, 16, 128, seed=62)
+    g, beta = np.abs(np.sin(normal(np.dtype(np.float32), 2, 1, 33, 1, seed=63)))
+    rule = q, k, v, g, beta, state
+    factors = gated_delta_factors(q, k, g, beta, CHUNK)
+    yield Case("33 steps of a head", chunk_factors, rule, factors)
+    exact = reference.gated_delta(*rule)[0]
+    yield Case("33 steps of a head", chunks, (*rule, factors.astype(np.float32)), exact)
     a, dt_bias, a_log = normal(dtype, 3, 8), normal(dtype, 8), normal(np.dtype(np.float32), 8)
     gates = a, a, a_log, dt_bias
     exact = reference.gated_delta_gates(*gates)[0]
     yield Case("3 steps of 8 heads", lambda *given: kernels.gated_delta_gates(*given)[0], gates, exact)
+
+
+def planned_chunks(*given: Array) -> GatedDeltaChunks:
+    """Return the launches of the gated delta rule by chunks."""
+    plan = gated_delta_plan(*(each.form for each in given), target_of(current_stream()))
+    assert isinstance(plan, GatedDeltaChunks)
+    return plan
+
+
+def chunk_factors(q: Array, k: Array, v: Array, g: Array, beta: Array, state: Array) -> Array:
+    """Launch what the chunks need beside the state."""
+    plan = planned_chunks(q, k, v, g, beta, state)
+    factors = empty(plan.shape, np.dtype(np.float32))
+    plan.factors(current_stream(), q=q, k=k, g=g, beta=beta, factors=factors)
+    return factors
+
+
+def chunks(q: Array, k: Array, v: Array, g: Array, beta: Array, state: Array, factors: Array) -> Array:
+    """Launch the chunks of each head."""
+    out = empty(v.shape, v.dtype)
+    plan = planned_chunks(q, k, v, g, beta, state)
+    plan.chunks(current_stream(), q=q, k=k, v=v, factors=factors, state=state, out=out)
+    return out
 
 
 def layers(dtype: np.dtype[Any]) -> Iterator[Case]:
@@ -196,6 +230,9 @@ def layers(dtype: np.dtype[Any]) -> Iterator[Case]:
     sizes: dict[str, Any] = {"key_heads": 1, "value_heads": 2, "key_width": width, "value_width": width}
     made, _ = reference.gdn_inputs(*given[:5], (1, 2, width, width))
     yield Case("keys of 2 heads", lambda *given: kernels.gdn_inputs(*given, **sizes)[1], given[:5], made[1])
+    steps = normal(dtype, 1, 10, given[0].shape[-1], seed=64), *given[1:5]
+    made, _ = reference.gdn_inputs(*steps, (1, 2, width, width))
+    yield Case("10 steps, keys of 2 heads", lambda *given: kernels.gdn_inputs(*given, **sizes)[1], steps, made[1])
     for each in (None, norm):
         exact = reference.gdn_step(*given, 1, each)[0]
         op = lambda *given: kernels.gdn_step(*given[:6], norm=given[6] if len(given) > 6 else None, **sizes)  # noqa: E731

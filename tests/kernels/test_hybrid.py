@@ -1,11 +1,17 @@
 """Mixtures of experts and gated-delta layers: shapes of models and odd ones, ties, state between calls, mistakes."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 import hiprt
 from hiprt import kernels
+from hiprt.graphs import Step
+from hiprt.kernels.ops.recurrent.gated_delta import plan_of as gated_delta_plan
+from hiprt.kernels.ops.recurrent.gated_delta_chunks import GatedDeltaChunks
 from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.tuning.target import force_generic, target_of
 
 
 @pytest.mark.parametrize(
@@ -85,6 +91,72 @@ def test_gated_delta_of_the_reference(branch, dtype, shape, normal, close):
     exact, after = reference.gated_delta(*hosts)
     close(got, exact, magnitude=np.abs(exact) + 8, steps=40)
     close(device[5], after, magnitude=np.abs(after) + 8, steps=40)
+
+
+def chunks_or_steps(hosts, *, is_generic):
+    """Return the plan for such arrays, on the CPU device for its branch of lanes or of loops."""
+    device = [hiprt.array(v) for v in hosts]
+    with force_generic() if is_generic else nullcontext():
+        return gated_delta_plan(*(v.form for v in device), target_of(hiprt.current_stream()))
+
+
+@pytest.mark.only("cpu", reason="the CPU device has both branches")
+def test_many_steps_go_by_chunks(normal):
+    plans = [
+        chunks_or_steps(delta(normal, 1, steps, 1, 1, width, 8, np.float32), is_generic=is_generic)
+        for steps, width, is_generic in [
+            (33, 32, True),
+            (32, 32, True),
+            (33, 33, True),
+            (33, 256, True),
+            (33, 32, False),
+        ]
+    ]
+    assert [isinstance(plan, GatedDeltaChunks) for plan in plans] == [True, False, False, False, False]
+
+
+WIDE_SHAPES = [(1, 45, 1, 2, 96, 33), (1, 64, 2, 2, 64, 16), (2, 129, 2, 4, 128, 128)]
+CHUNK_SHAPES = [(2, 70, 1, 3, 32, 7), *(pytest.param(shape, marks=pytest.mark.wide) for shape in WIDE_SHAPES)]
+
+
+@pytest.mark.parametrize(
+    "shape", [CHUNK_SHAPES[0], *(pytest.param(s, marks=pytest.mark.wide) for s in CHUNK_SHAPES[1:])]
+)
+@pytest.mark.parametrize("decays", ["of all sizes", "near 1", "zeros and tiny ones"])
+def test_chunks_of_the_reference(dtype, shape, decays, normal, close):
+    hosts = delta(normal, *shape, dtype)
+    g = hosts[3]
+    if decays == "near 1":
+        g[:] = 1 - g / 1000
+    elif decays == "zeros and tiny ones":
+        g[:, ::5], g[:, 1::7] = 0, 1e-38
+    device = [hiprt.array(v) for v in hosts]
+    with force_generic():
+        got = kernels.gated_delta(*device)
+    exact, after = reference.gated_delta(*hosts)
+    close(got, exact, magnitude=np.abs(exact) + 8, steps=40)
+    close(device[5], after, magnitude=np.abs(after) + 8, steps=40)
+
+
+def test_chunks_of_unaligned_keys_and_in_graphs_are_the_same(normal, close):
+    hosts = delta(normal, 1, 40, 1, 2, 32, 8, np.float32)
+    exact = reference.gated_delta(*hosts)[0]
+    device = [hiprt.array(v) for v in hosts]
+    with force_generic():
+        line = hiprt.zeros(device[0].size + 1)
+        line[1:].set(hosts[0].reshape(-1))
+        state = hiprt.array(hosts[5])
+        close(
+            kernels.gated_delta(line[1:].reshape(hosts[0].shape), *device[1:5], state),
+            exact,
+            magnitude=np.abs(exact) + 8,
+            steps=40,
+        )
+        step = Step(lambda: kernels.gated_delta(*device))
+        eager = [hiprt.array(v) for v in hosts]
+        for _ in range(2):
+            np.testing.assert_array_equal(step().numpy(), kernels.gated_delta(*eager).numpy())
+            np.testing.assert_array_equal(device[5].numpy(), eager[5].numpy())
 
 
 def test_gated_delta_step_by_step_is_the_same(branch, dtype, normal):
@@ -171,6 +243,26 @@ def test_inputs_of_the_reference(branch, dtype, shape, normal, close):
     np.testing.assert_array_equal(device[2].numpy(), conv)
 
 
+@pytest.mark.parametrize("steps", [1, 2, 11])
+def test_inputs_of_many_steps_are_those_one_by_one(branch, dtype, steps, normal, close):
+    hosts, sizes = layer(normal, 2, 1, 2, 40, 8, dtype)
+    weight, conv, a_log, dt_bias = hosts[1:5]
+    proj = normal((2, steps, hosts[0].shape[-1]), dtype, 9)
+    gates = proj.shape[-1] - 5
+    kept = hiprt.array(conv)
+    vectors = [hiprt.array(v) for v in (weight, a_log, dt_bias)]
+    got = kernels.gdn_inputs(hiprt.array(proj), vectors[0], kept, *vectors[1:], gates=gates, **sizes)
+    exact, after = reference.gdn_inputs(proj, weight, conv, a_log, dt_bias, (1, 2, 40, 8), gates)
+    np.testing.assert_array_equal(kept.numpy(), after)
+    for one, value in zip(got, exact, strict=True):
+        close(one, value, magnitude=np.abs(value) + 1, steps=60)
+    kept = hiprt.array(conv)
+    for t in range(steps):
+        part = kernels.gdn_inputs(hiprt.array(proj[:, t]), vectors[0], kept, *vectors[1:], gates=gates, **sizes)
+        for one, whole in zip(part, got, strict=True):
+            np.testing.assert_array_equal(one.numpy()[:, 0], whole.numpy()[:, t])
+
+
 def test_input_mistakes_are_named(dtype, normal):
     hosts, sizes = layer(normal, 1, 1, 2, 16, 8, dtype)
     _, weight, conv, a_log, dt_bias = given = [hiprt.array(v) for v in hosts[:5]]
@@ -179,6 +271,9 @@ def test_input_mistakes_are_named(dtype, normal):
         (ValueError, "3 heads of values are not a multiple of 2", {"key_heads": 2, "value_heads": 3}),
         (ValueError, "1 to 256", {"key_width": 264}),
         (ValueError, "proj has shape", {"value_width": 32}),
+        (ValueError, "2 or 3 axes", {"proj": line}),
+        (ValueError, "gates=47; columns behind the 48", {"gates": 47}),
+        (ValueError, "proj has shape", {"gates": 1000}),
         (ValueError, "conv_weight has shape", {"conv_weight": weight.reshape(16, 12)}),
         (ValueError, "conv has shape", {"conv": conv[:, :2]}),
         (ValueError, "dt_bias has shape", {"dt_bias": dt_bias[:1]}),

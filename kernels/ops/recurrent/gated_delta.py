@@ -7,6 +7,7 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
 from hiprt.kernels.lang.operands import FLOAT32, buffer, disjoint, floating, same
+from hiprt.kernels.ops.recurrent.gated_delta_chunks import GatedDeltaChunks, Rule, gated_delta_chunks
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.op import op
@@ -84,7 +85,7 @@ def gated_delta(
 
 
 @Planned
-def plan_of(q: Form, k: Form, v: Form, g: Form, beta: Form, state: Form, target: Target) -> Plan:
+def plan_of(q: Form, k: Form, v: Form, g: Form, beta: Form, state: Form, target: Target) -> Plan | GatedDeltaChunks:
     """Check the operands and return the plan."""
     op = "gated_delta"
     floating(op, "q", q, 4)
@@ -102,6 +103,11 @@ def plan_of(q: Form, k: Form, v: Form, g: Form, beta: Form, state: Form, target:
     for name, value in (("g", g), ("beta", beta)):
         buffer(op, name, value, FLOAT32, (batch, steps, value_heads))
     buffer(op, "state", state, FLOAT32, (batch, value_heads, value_width, key_width))
+    sizes = batch, steps, key_heads, value_heads, key_width, value_width
+    rule = Rule(*sizes, q.is_aligned and k.is_aligned)
+    chunks = gated_delta_chunks(rule, q.dtype, target)
+    if chunks is not None:
+        return chunks
     if target.takes_loops:
         groups, threads = value_width, 1
     else:

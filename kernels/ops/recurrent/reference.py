@@ -34,6 +34,28 @@ def gated_delta(q: Host, k: Host, v: Host, g: Host, beta: Host, state: Host) -> 
     return answers, kept
 
 
+def gated_delta_factors(q: Host, k: Host, g: Host, beta: Host, chunk: int) -> Floats:
+    """Return what the rule by chunks keeps of each chunk of each head of values, as its kernel lays it out."""
+    batch, steps, heads = g.shape
+    keys_of = heads // q.shape[2]
+    factors = np.zeros((batch * heads, -(-steps // chunk), 2 * chunk + 2, chunk))
+    for item, place in np.ndindex(factors.shape[:2]):
+        at, head = item // heads, item % heads
+        rows = slice(place * chunk, min(steps, (place + 1) * chunk))
+        queries, keys = np.zeros((2, chunk, q.shape[3]))
+        decay, corrected = np.ones(chunk), np.zeros(chunk)
+        there = rows.stop - rows.start
+        queries[:there], keys[:there] = (double(part)[at, rows, head // keys_of] for part in (q, k))
+        decay[:there], corrected[:there] = (double(part)[at, rows, head] for part in (g, beta))
+        since = np.tril([[np.prod(decay[j + 1 : i + 1]) for j in range(chunk)] for i in range(chunk)])
+        known = np.tril(corrected[:, None] * since * (keys @ keys.T), -1)
+        found = factors[item, place]
+        found[:chunk] = np.linalg.inv(np.eye(chunk) + known) * corrected
+        found[chunk : 2 * chunk] = since * (queries @ keys.T)
+        found[2 * chunk], found[2 * chunk + 1] = np.cumprod(decay), since[-1]
+    return factors
+
+
 def gated_delta_gates(a: Host, b: Host, a_log: Host, dt_bias: Host) -> tuple[Floats, Floats]:
     """Return what is left of a state, and how much of its error is corrected."""
     soft = np.logaddexp(double(a) + double(dt_bias), 0)
@@ -41,18 +63,27 @@ def gated_delta_gates(a: Host, b: Host, a_log: Host, dt_bias: Host) -> tuple[Flo
 
 
 def gdn_inputs(
-    proj: Host, weight: Host, conv: Host, a_log: Host, dt_bias: Host, sizes: tuple[int, int, int, int]
+    proj: Host,
+    weight: Host,
+    conv: Host,
+    a_log: Host,
+    dt_bias: Host,
+    sizes: tuple[int, int, int, int],
+    gates: int | None = None,
 ) -> tuple[tuple[Floats, ...], Host]:
     """Return q, k, v, g and beta, and the new state; `sizes` are heads of keys and values, and widths."""
     heads, value_heads, key_width, value_width = sizes
-    batch, keys, values = len(proj), heads * key_width, value_heads * value_width
-    x, b, a, _ = np.split(proj, np.cumsum([2 * keys + values, value_heads, value_heads]), axis=1)
-    mixed, after = conv_step(x[:, None], conv, weight)
+    given = proj if proj.ndim == 3 else proj[:, None]
+    batch, steps, _ = given.shape
+    keys, values = heads * key_width, value_heads * value_width
+    gates = 2 * keys + values if gates is None else gates
+    mixed, after = conv_step(given[..., : 2 * keys + values], conv, weight)
     q, k, v = np.split(mixed, [keys, 2 * keys], axis=-1)
     one = np.ones(key_width)
-    q, k = (rms_norm(part.reshape(batch, 1, heads, key_width), one, 1e-6) for part in (q, k))
-    g, beta = gated_delta_gates(a[:, None], b[:, None], a_log, dt_bias)
-    v = v.reshape(batch, 1, value_heads, value_width)
+    q, k = (rms_norm(part.reshape(batch, steps, heads, key_width), one, 1e-6) for part in (q, k))
+    b, a, _ = np.split(given[..., gates:], [value_heads, 2 * value_heads], axis=-1)
+    g, beta = gated_delta_gates(a, b, a_log, dt_bias)
+    v = v.reshape(batch, steps, value_heads, value_width)
     return (q / key_width, k / np.sqrt(key_width), v, g, beta), after
 
 
