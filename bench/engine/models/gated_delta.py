@@ -89,7 +89,7 @@ class GatedDelta:
         """Take one row of each sequence."""
         assert isinstance(state, Recurrent)
         if not fused:
-            return self.mix(x, state, len(x))
+            return self.mix(x, state)
         delta, eps = self.delta, self.config.rms_norm_eps
         answer = kernels.gdn_step(
             self.projection.project(x, norm=self.norm, eps=eps, fused=True),
@@ -111,14 +111,30 @@ class GatedDelta:
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
         assert isinstance(state, Recurrent)
-        one = slice(sequence, sequence + 1)
-        return self.mix(x, Recurrent(state.conv[one], state.delta[one]), 1, fused=True)
+        delta, eps, one = self.delta, self.config.rms_norm_eps, slice(sequence, sequence + 1)
+        made = self.projection.project(x, norm=self.norm, eps=eps, fused=True)
+        inputs = kernels.gdn_inputs(
+            made.reshape(1, *made.shape),
+            self.conv,
+            state.conv[one],
+            self.a_log,
+            self.dt_bias,
+            key_heads=delta.key_heads,
+            value_heads=delta.value_heads,
+            key_width=delta.key_width,
+            value_width=delta.value_width,
+            gates=delta.channels + delta.values,
+            qk_eps=self.qk_eps,
+        )
+        answer = kernels.gated_delta(*inputs, state.delta[one])
+        z = kernels.contiguous(made[:, delta.channels : delta.channels + delta.values])
+        return self.opened(x, answer, z, fused=True)
 
-    def mix(self, x: Array, state: Recurrent, sequences: int, fused: bool = False) -> Array:
-        """Take rows of some sequences, the same number of each; but for the products, each op is a kernel."""
-        delta, rows, eps = self.delta, len(x), self.config.rms_norm_eps
+    def mix(self, x: Array, state: Recurrent) -> Array:
+        """Take one row of each sequence; each op is a kernel."""
+        delta, sequences, eps = self.delta, len(x), self.config.rms_norm_eps
         key_heads, heads = delta.key_heads, delta.value_heads
-        made = self.projection.project(x, norm=self.norm, eps=eps, fused=fused)
+        made = self.projection.project(x, norm=self.norm, eps=eps)
         steps, z, b, a = split(made, delta.channels, delta.values, heads, heads)
         steps, b, a = (part.reshape(sequences, -1, part.shape[-1]) for part in (steps, b, a))
         mixed = kernels.astype(kernels.conv_step(steps, state.conv, self.conv), np.float32)
@@ -129,9 +145,14 @@ class GatedDelta:
         q, k = (kernels.rms_norm(part, self.scale[i], self.qk_eps) for i, part in enumerate((q, k)))
         kept, corrected = kernels.gated_delta_gates(a, b, self.a_log, self.dt_bias)
         answer = kernels.astype(kernels.gated_delta(q, k, v, kept, corrected, state.delta), x.dtype)
-        shape = (rows * delta.value_heads, delta.value_width)
+        return self.opened(x, answer, z, fused=False)
+
+    def opened(self, x: Array, answer: Array, z: Array, *, fused: bool) -> Array:
+        """Return the residual stream behind the gated norm of the rule's answers and the output product."""
+        shape = (len(x) * self.delta.value_heads, self.delta.value_width)
+        eps = self.config.rms_norm_eps
         normed = kernels.gated_rms_norm(answer.reshape(shape), z.reshape(shape), self.output_norm, eps)
-        return self.output.project(normed.reshape(rows, -1), residual=x, fused=fused)
+        return self.output.project(normed.reshape(len(x), -1), residual=x, fused=fused)
 
 
 def projection_of(delta: Delta, weights: Weights, own: str) -> list[Part]:
