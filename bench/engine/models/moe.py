@@ -70,16 +70,18 @@ class Moe:
         return self.fused(x) if fused and self.is_fusable else self.taken(x)
 
     def taken(self, x: Array, *, is_prompt: bool = False) -> Array:
-        """Take rows of the residual stream op by op; those of a prompt have the gate in a product's kernel."""
+        """Take rows of the residual stream op by op; a prompt has the gate, and the shared expert, in the products."""
         mixture, rows = self.mixture, len(x)
         normed = kernels.rms_norm(x, self.norm, self.config.rms_norm_eps)
         routes = self.router(normed)
-        logits = kernels.contiguous(routes[:, : mixture.experts])
-        chosen, shares = kernels.moe_route(logits, mixture.chosen, normalize=mixture.is_normalized)
+        is_joined = is_prompt and self.is_fusable
+        logits = routes if is_joined else kernels.contiguous(routes[:, : mixture.experts])
+        is_shared = is_joined and mixture.shared > 0
+        chosen, shares = kernels.moe_route(logits, mixture.chosen, normalize=mixture.is_normalized, shared=is_shared)
         wide = normed.reshape(rows, 1, -1)
         inner = self.gate_up.gather_gated(wide, chosen) if is_prompt else gated(self.gate_up.gather(wide, chosen))
         answers = self.down.gather(inner, chosen)
-        if self.shared is None:
+        if self.shared is None or is_joined:
             return self.down.added(kernels.moe_combine(answers, shares), x)
         gate_up, down = self.shared
         shared = down(gate_up.project(normed, is_gate=True))
