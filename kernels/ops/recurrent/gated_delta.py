@@ -65,7 +65,9 @@ def gated_delta(
     -------
     Array, [B, S, Hv, Dv]
         Of the dtype of `q`: ``state @ q`` after ``state = g * state`` and
-        ``state += beta * (v - state @ k) outer k``, in float32, rounded once.
+        ``state += beta * (v - state @ k) outer k``, in float32, rounded once. On a GPU more than 32 steps go by chunks
+        of as many, with other roundings, where Dk is a multiple of 32 up to 128 and `q` and `k` start at multiples of
+        16 bytes.
 
     Raises
     ------
@@ -76,7 +78,8 @@ def gated_delta(
 
     Notes
     -----
-    Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024.
+    Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024 (arXiv 2412.06464). By chunks: the same, and Yang et al.,
+    "Parallelizing Linear Transformers with the Delta Rule over Sequence Length", 2024 (arXiv 2406.06484).
     """
     stream = stream or current_stream()
     plan = plan_of(q, k, v, g, beta, state, target_of(stream))
