@@ -149,7 +149,8 @@ class Choices:
             found = self.made.get(name)
             if found is None:
                 found = self.made[name] = self.make(name, ways, operands, run)
-        return ways[found.taken]
+        # Calls that share a name may have the ways in another order, as their rules differ.
+        return next((way for way in ways if found.us and str(way) == found.ways[found.taken]), ways[0])
 
     def make(
         self, name: str, ways: Sequence[W], operands: Mapping[str, Form | None], run: Callable[[W], Run]
@@ -174,7 +175,10 @@ class Choices:
     def times(
         self, ways: Sequence[W], operands: Mapping[str, Form | None], run: Callable[[W], Run], until: float
     ) -> tuple[float, ...]:
-        """Return the microseconds of a launch each way; nothing if the time is up before all have been launched."""
+        """Return the microseconds of a launch each way; nothing if the time is up before all have been launched.
+
+        Where it is up after that, a single round counts.
+        """
         nbytes = sum(padded(form) for form in operands.values() if form is not None)
         copies = max(1, min(MOST_COPIES, COLD // max(nbytes, 1)))
         with Stream(self.device) as stream:
@@ -190,7 +194,9 @@ class Choices:
                 launch(stream, sets[0])
                 stream.synchronize()
                 launches.append(launch)
-            rounds = [[launch_us(stream, launch, sets) for launch in launches] for _ in range(ROUNDS)]
+            rounds = list[list[float]]()
+            while len(rounds) < ROUNDS and (not rounds or time.monotonic() < until):
+                rounds.append([launch_us(stream, launch, sets) for launch in launches])
             return tuple(round(min(each), 3) for each in zip(*rounds))
 
 
@@ -217,9 +223,9 @@ def best(us: Sequence[float]) -> int:
 def times_of(kept: Any, name: str, ways: tuple[str, ...]) -> tuple[float, ...]:
     """Return the times that a file keeps of exactly these ways; nothing where it keeps no such times."""
     found = kept.get(name) if isinstance(kept, dict) else None
-    if not isinstance(found, dict) or tuple(found) != ways:
+    if not isinstance(found, dict) or found.keys() != set(ways):
         return ()
-    us = tuple(found.values())
+    us = tuple(found[way] for way in ways)
     return us if all(type(each) is float and each >= 0 for each in us) else ()
 
 

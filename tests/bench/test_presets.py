@@ -1,6 +1,7 @@
 """Presets: what their decode steps are made of, and small ones that run."""
 
 import re
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,12 +10,14 @@ from helpers.hollow import Hollow
 from helpers.plans import check_plan
 
 import hiprt
-from hiprt import kernels
+from hiprt import kernels, objects
 from hiprt.allocator import Arena, default_pool
 from hiprt.bench.engine.models import PRESETS, Transformer, preset, read
 from hiprt.bench.engine.models.presets import MINIS, settings_of
 from hiprt.graphs.record.recording import Recording
-from hiprt.kernels.tuning.target import force_generic
+from hiprt.kernels.tuning import target as targets
+from hiprt.kernels.tuning.target import force_generic, make_target
+from hiprt.provider import ROCM
 
 CAPACITY = 1024
 # Nodes of a layer of each kind: what mixes positions, and what follows.
@@ -69,6 +72,26 @@ def test_decode_steps_of_the_presets(name, stream, as_on_gpus):
         layers += nodes
     assert count - layers <= 4  # embedding, head, and two of argmax, whose threadgroups share the row
     assert name != "qwen3.5-35b-a3b" or count <= MOST_NODES_35B
+
+
+@pytest.mark.parametrize(
+    ("arch", "units", "wave"), [("gfx942", 304, 64), pytest.param("gfx1201", 32, 32, marks=pytest.mark.wide)]
+)
+def test_a_dense_layer_on_amd(arch, units, wave, stream, as_on_gpus, monkeypatch):
+    """It has five nodes, by dot instructions; none of its kernels asks for the size of its threadgroups."""
+    on = replace(make_target(arch, units, wave, ROCM), is_generic=True)
+    monkeypatch.setitem(targets.targets, stream.device.index, on)
+    model = hollow("qwen3-1.7b")
+    x, position = hiprt.zeros((1, model.config.hidden_size), model.dtype), hiprt.zeros(1, np.int32)
+    found = []
+    before = objects.Launch.watch(lambda launch, given: found.append(launch.kernel))
+    try:
+        nodes, _ = recorded(partial(model.layers[0].decode, x, position, model.state(1, CAPACITY)[0], True), stream)
+    finally:
+        objects.Launch.watch(before)
+    names = ["qmv_dots", "norm_rope_attention", "qmv_dots", "qmv_dots", "qmv_dots"]
+    assert (nodes, [kernel.name for kernel in found]) == (5, names)
+    assert not any(kernel.is_varied for kernel in found)
 
 
 @pytest.mark.parametrize("name", MINIS)

@@ -5,6 +5,7 @@ import json
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from hiprt.bench.story import CHECKPOINT
 from hiprt.bench.tune import why_nothing
 from hiprt.errors import HipError
 from hiprt.hip import call, lib
+from hiprt.kernels.ops.attention.grouped_heads import GroupedHeads
 from hiprt.kernels.ops.experts import experts as experts_module
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
@@ -32,7 +34,9 @@ from hiprt.kernels.tuning.target import force_generic, make_target, target_of
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.provider import NVIDIA, ROCM
 
-qmv_module = import_module("hiprt.kernels.ops.quantized.qmv")  # the package has a function of this name
+# The packages have functions of these names.
+qmv_module = import_module("hiprt.kernels.ops.quantized.qmv")
+prefill_module = import_module("hiprt.kernels.ops.attention.prefill_attention")
 GATE = Product(1024, 1024, 1, 64, 4, False)
 pytestmark = pytest.mark.only("cpu", reason="a device whose shapes were measured makes no choices")
 
@@ -311,6 +315,123 @@ def test_experts_are_timed(process, timed, monkeypatch):
         found, *again = computed()
     assert {each.reason for each in found.values()} == {"kept"}
     assert all((one == other).all() for one, other in zip(results, again))
+
+
+def test_experts_of_several_tokens_are_timed(process, timed):
+    """Each number of tokens by itself; those of another way differ by rounding at most."""
+    draw = np.random.default_rng(5)
+    normal = lambda *shape: hiprt.array(draw.standard_normal(shape).astype(np.float16))  # noqa: E731
+    opening, closing = (
+        (hiprt.array(draw.integers(0, 1 << 32, (4, rows, width // 8), np.uint32)), scales, scales)
+        for rows, width, scales in ((64, 128, normal(4, 64, 2)), (128, 64, normal(4, 128, 1)))
+    )
+    x, y, shares, norm = normal(3, 128), normal(3, 2, 64), normal(3, 2), normal(128)
+    indices = hiprt.array(np.array([[3, 1], [0, 2], [2, 3]], np.int32))
+
+    def computed():
+        up = kernels.moe_gate_up(x, indices, *opening, norm=norm)
+        return up.numpy(), kernels.moe_down(y, indices, shares, *closing).numpy()
+
+    with process(tune="0"):
+        rules = computed()
+    with process(), timed_choices(60):
+        timed += [10.0, 9.0, 5.0, 9.0] * 3 + [10.0, 9.0, 5.0] * 3
+        results = computed()
+        found = target_of(hiprt.current_stream()).choices.made
+        assert [(name.split()[0], name.rsplit(", ")[-1], each.taken) for name, each in found.items()] == [
+            ("moe_gate_up", "3 tokens", 2),
+            ("moe_down", "3 tokens", 2),
+        ]
+        step = graphs.Step(lambda: kernels.moe_down(y, indices, shares, *closing))
+        assert (step().numpy() == results[1]).all()
+    for rule, result in zip(rules, results, strict=True):
+        assert np.abs(rule - result).max() <= 2e-3 * np.abs(rule).max()
+
+
+def test_sorted_products_are_timed(process, timed):
+    """The rows of a tile of a stack, for vectors that choose matrices, with as many rows of each."""
+    draw = np.random.default_rng(6)
+    stored = quantize((draw.standard_normal((4, 40, 128)) / 12).astype(np.float16), 64, 4)
+    parts = list(map(hiprt.array, stored))
+    x = draw.standard_normal((150, 1, 128)).astype(np.float16)
+    indices = np.sort(draw.integers(0, 4, 150)).astype(np.int32)
+
+    def multiplied(rows):
+        chosen = hiprt.array(indices[:rows])
+        with recorded() as found:
+            got = kernels.gather_qmm(hiprt.array(x[:rows]), *parts, None, chosen, sorted_indices=True)
+        exact = reference.gather_qmm(x[:rows], reference.dequantize(*stored, 64, 4), None, indices[:rows])
+        assert np.abs(got.numpy() - exact).max() < 0.02
+        return found[-1].template[-1]  # ROWS
+
+    with process(), timed_choices(60):
+        timed += [10.0, 9.0, 5.0] * 3
+        assert multiplied(150) == multiplied(130) == 64
+        ((name, choice),) = target_of(hiprt.current_stream()).choices.made.items()
+    assert name == "gather_qmm 4 of 40x128 of 4 bits in groups of 64, float16, 128 to 255 rows"
+    assert (choice.ways, choice.reason) == (("32", "128", "64"), "timed")
+
+
+def test_attention_of_prompts_is_timed(process, timed):
+    """The rows of a threadgroup, once for all numbers of rows between two powers of two; they change no bit."""
+    draw = np.random.default_rng(7)
+    q, keys, values = (
+        hiprt.array(draw.standard_normal(shape).astype(np.float16)) for shape in ((70, 2, 32), (1, 90, 32), (1, 90, 32))
+    )
+    position = hiprt.array(np.arange(20, 90, dtype=np.int32))
+
+    def attended():
+        with recorded() as found:
+            got = kernels.prefill_attention(q, keys, values, position, scale=0.2).numpy()
+        return found[-1].template[-1], got  # ROWS
+
+    with process(tune="0"):
+        rows, rules = attended()
+    assert rows == 64
+    with process(), timed_choices(60):
+        timed += [10.0, 9.0, 5.0] * 3
+        rows, got = attended()
+        ((name, choice),) = target_of(hiprt.current_stream()).choices.made.items()
+    assert name.endswith("2 heads of 32, 1 of keys, 90 positions, float16, 64 to 127 rows of a prompt")
+    assert (rows, choice.ways, choice.reason) == (16, ("64", "32", "16"), "timed")
+    assert (got == rules).all()
+
+
+@pytest.mark.parametrize(("arch", "ways"), [("gfx942", [64, 128]), ("gfx1151", [64, 128]), ("gfx1030", [64, 32, 16])])
+def test_the_rows_that_attention_of_prompts_may_take(arch, ways):
+    """Where queries are in registers more rows share the tiles of keys; elsewhere threadgroup memory bounds them."""
+    on, half = make_target(arch, 40, 32, ROCM), np.dtype(np.float16)
+    call = GroupedHeads(200, False, 8, 2, 512, 128, 0, False)
+    assert prefill_module.ways_of(call, half, on) == ways
+    assert prefill_module.ways_of(call._replace(rows=100), half, on) == ways[: 1 if ways[1] == 128 else None]
+    assert prefill_module.ways_of(call, np.dtype(np.float32), on) == [32, 16]
+
+
+def test_a_way_is_found_by_its_name(process, timed):
+    """Two calls with one name may have different rules, so that another way comes first."""
+    with process(), timed_choices(60):
+        timed += [10.0, 5.0] * 3
+        on = target_of(hiprt.current_stream()).choices
+        none = lambda way: lambda stream, given: None  # noqa: E731
+        assert on.of("product", (64, 128), {}, none) == 128
+        assert on.of("product", (128, 64), {}, none) == 128
+    with process():
+        assert target_of(hiprt.current_stream()).choices.of("product", (128, 64), {}, none) == 128
+        assert target_of(hiprt.current_stream()).choices.made["product"].us == (5.0, 10.0)
+        assert target_of(hiprt.current_stream()).choices.of("untimed", (128, 64), {}, none) == 128
+        assert target_of(hiprt.current_stream()).choices.of("untimed", (64, 128), {}, none) == 64
+
+
+def test_no_further_round_begins_when_the_time_is_up(process, timed, monkeypatch):
+    """What one round has found counts."""
+    with process(), timed_choices(60):
+        timed += [10.0, 5.0] * 3
+        clock = iter([0.0, 0.0, 61.0])
+        monkeypatch.setattr(choices, "thread", SimpleNamespace(until=60.0))
+        monkeypatch.setattr(choices.time, "monotonic", lambda: next(clock))
+        on = target_of(hiprt.current_stream()).choices
+        assert on.of("product", (64, 128), {}, lambda way: lambda stream, given: None) == 128
+    assert len(timed) == 4
 
 
 def test_launches_take_turns_among_experts():

@@ -13,8 +13,10 @@ from hiprt.kernels.lang.instances import FLOATS
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
 from hiprt.kernels.lang.operands import aligned, floating
+from hiprt.kernels.ops.attention.attention import name_of
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, GroupedHeads, grouped_heads
 from hiprt.kernels.ops.attention.wgmma_attention import wgmma_attention
+from hiprt.kernels.tuning.choices import Run, choose
 from hiprt.kernels.tuning.table import DEFAULT, Table
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
@@ -28,6 +30,7 @@ KEYS = 16  # of a tile, as in the kernel
 WAVE_ROWS = 16  # that a wave takes, as in the kernel
 SHARED_BYTES = 32768  # memory of a threadgroup that every GPU has
 TURNED = replace(DEFAULT, turns_attention=True)
+TURNED_ROWS = 128  # that waves with rows of their own may take beside those of the rules
 KERNEL = Kernel(
     "attention/prefill_attention",
     inputs=INPUTS,
@@ -116,13 +119,36 @@ def plan_of(q: Form, keys: Form, values: Form, position: Form, gate: Form | None
     call = grouped_heads(op, q, keys, values, position, gate, ((),))
     if call.heads > LARGEST_GRID_YZ:
         raise ValueError(f"{op}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} heads fit a launch")
-    launch = wgmma_attention(call, q.dtype, scale, target) or tile_attention(call, q.dtype, scale, target)
-    return Plan(op, q.shape, q.dtype, launch)
+
+    def made(launch: Launch) -> Plan:
+        return Plan(op, q.shape, q.dtype, launch)
+
+    def run(rows: int) -> Run:
+        plan = made(tile_attention(call, q.dtype, scale, target, rows))
+        return lambda stream, given: plan.run(stream, None, **given)
+
+    launch = wgmma_attention(call, q.dtype, scale, target)
+    if launch is None:
+        least = 1 << (call.rows.bit_length() - 1) if call.rows else 0
+        operands = {"q": q, "keys": keys, "values": values, "position": position, "gate": gate}
+        name = f"{name_of(op, call, q.dtype)}, {least} to {2 * least - 1} rows of a prompt"
+        rows = choose(target, name, ways_of(call, q.dtype, target), operands, run)
+        launch = tile_attention(call, q.dtype, scale, target, rows)
+    return made(launch)
 
 
-def tile_attention(call: GroupedHeads, dtype: np.dtype[Any], scale: float, target: Target) -> Launch:
-    """Return the launch of the kernel that serves every target."""
-    tile = tile_rows(dtype, call.width, target.table, takes_loops=target.takes_loops)
+def ways_of(call: GroupedHeads, dtype: np.dtype[Any], target: Target) -> list[int]:
+    """Return the rows that a threadgroup may take, those of the rules first."""
+    rule = tile_rows(dtype, call.width, target.table, takes_loops=target.takes_loops)
+    if target.takes_loops:
+        return [rule]
+    if target.table.turns_attention and dtype.itemsize == 2:
+        return [rule, *(rows for rows in (TURNED_ROWS,) if rows <= call.rows)]
+    return [rule, *(rows for rows in target.table.prefill_rows if rows < rule)]
+
+
+def tile_attention(call: GroupedHeads, dtype: np.dtype[Any], scale: float, target: Target, tile: int) -> Launch:
+    """Return the launch of the kernel that serves every target, whose threadgroups take so many rows."""
     grid = (-(-call.rows // tile), call.heads, 1)
     threads = (1 if target.takes_loops else tile // WAVE_ROWS * 32, 1, 1)
     template = {"T": dtype, "WIDTH": call.width, "ROWS": tile}

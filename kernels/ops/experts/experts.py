@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import count
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ GATE_UP = Kernel(
         "SIMDGROUPS": "int",
     },
     headers=("quantized/codes.h", "quantized/ordered_loads.h", "quantized/packed_rows.h", "norm/row_sums.h"),
-    threads=256,
+    threads=lambda template: int(template["SIMDGROUPS"]) * 32,
     ahead=(),
     instances=each(
         GROUP=(64,),
@@ -87,7 +87,7 @@ DOWN = Kernel(
         "SIMDGROUPS": "int",
     },
     headers=("quantized/codes.h", "quantized/ordered_loads.h", "quantized/packed_rows.h"),
-    threads=256,
+    threads=lambda template: int(template["SIMDGROUPS"]) * 32,
     ahead=(),
     instances=each(
         GROUP=(64,),
@@ -98,6 +98,26 @@ DOWN = Kernel(
         SIMDGROUPS=(DEFAULT.expert_simdgroups,),
     ),
 )
+
+
+class Columns(NamedTuple):
+    """How the kernels that every target has share out the columns of experts.
+
+    Attributes
+    ----------
+    each : int
+        The columns that a simdgroup takes.
+    simdgroups : int
+        The simdgroups of a threadgroup, which read a token's vectors once.
+    """
+
+    each: int
+    simdgroups: int
+
+
+# The ways beside those of the rules: threadgroups of half or twice the columns.
+GATE_UP_WAYS = Columns(1, 8), Columns(2, 16), Columns(4, 8)
+DOWN_WAYS = Columns(1, 4), Columns(1, 16)
 
 
 # These kernels compute the experts of a few tokens with integer matrix instructions, each token's as if it were alone.
@@ -184,7 +204,7 @@ def check_stack(
 
 
 def plain_share(
-    target: Target, columns: int, rows: int, width: int, bits: int, share: int, items: int
+    target: Target, columns: int, rows: int, width: int, bits: int, share: Columns, items: int
 ) -> tuple[Three, Three, int]:
     """Return the threadgroups and the threads of the kernels that every target has, and the columns of a plain loop.
 
@@ -195,15 +215,13 @@ def plain_share(
         The columns of the result.
     rows, width, bits : int
         The rows of the weights that one column takes, their elements, and the bits of a code.
-    share : int
-        The columns that a simdgroup takes.
+    share : Columns
     items : int
         The y of the grid.
     """
     stretch = max(1, target.table.loop_bytes * 8 // max(rows * width * bits, 1))
-    simdgroups = target.table.expert_simdgroups
-    groups = -(-columns // (stretch if target.takes_loops else simdgroups * share))
-    return (groups, items, 1), (1 if target.takes_loops else simdgroups * 32, 1, 1), stretch
+    groups = -(-columns // (stretch if target.takes_loops else share.simdgroups * share.each))
+    return (groups, items, 1), (1 if target.takes_loops else share.simdgroups * 32, 1, 1), stretch
 
 
 def gate_up_configuration(
@@ -289,11 +307,14 @@ def launched_in_turn(plan: Plan, tokens: int, chosen: int, matrices: int) -> Run
     return launch
 
 
-def name_of(op: str, chosen: int, matrices: int, rows: int, kinds: Mapping[str, Any], words: tuple[str, ...]) -> str:
+def name_of(
+    op: str, tokens: int, chosen: int, matrices: int, rows: int, kinds: Mapping[str, Any], words: tuple[str, ...]
+) -> str:
     """Return what a choice calls a product with some of a stack of matrices."""
     form = f"{kinds['BITS']} bits in groups of {kinds['GROUP']}"
     sizes = f"{chosen} of {matrices}, {rows}x{kinds['WIDTH']}"
-    return f"{op} {sizes} of {form}, {', '.join([str(kinds['T']), *words])}"
+    several = [f"{tokens} tokens"] if tokens > 1 else []
+    return f"{op} {sizes} of {form}, {', '.join([str(kinds['T']), *words, *several])}"
 
 
 @op
@@ -407,14 +428,24 @@ def plan_gate_up(
     sharing = target, x.dtype, chosen, columns, width, group_size, bits, tokens
     configuration = gate_up_configuration(*sharing) if is_aligned else None
 
+    operands = {"x": x, "indices": indices, "weight": w, "scales": scales, "biases": biases, "norm": norm}
+    words = ("normed",) * (norm is not None) + ("apart",) * apart
+    name = name_of(op, tokens, chosen, experts, rows, kinds, words)
+
     def choice(ways: list[Dots]) -> Dots:
         def run(way: Dots) -> Run:
             plan = plan_gate_up(x, indices, w, scales, biases, norm, eps, group_size, bits, apart, way, target)
             return launched_in_turn(plan, tokens, chosen, experts)
 
-        operands = {"x": x, "indices": indices, "weight": w, "scales": scales, "biases": biases, "norm": norm}
-        name = name_of(op, chosen, experts, rows, kinds, () if norm is None else ("normed",))
         return choose(target, name, ways, operands, run)
+
+    def plain(share: Columns) -> Launch:
+        grid, threads, stretch = plain_share(target, columns, 2, width, bits, share, indices.size)
+        template = {**kinds, "PAIRS": share.each, "SIMDGROUPS": share.simdgroups}
+        return Launch(GATE_UP, grid, threads, template, **sizes, chosen=chosen, stretch=stretch)
+
+    def run(way: Columns) -> Run:
+        return launched_in_turn(Plan(op, (tokens, chosen, columns), x.dtype, plain(way)), tokens, chosen, experts)
 
     takes_dots = is_single and not configuration
     shared = dot_configuration_of(target, x.dtype, whole, columns, experts, tiling, choice) if takes_dots else None
@@ -426,10 +457,8 @@ def plan_gate_up(
         scalars = {"columns": columns, "matrices": experts, "eps": eps, "groups": shared.grid[0]}
         launch = Launch(GATE_UP_DOTS, shared.grid, shared.threads, template, **scalars)
     else:
-        pairs = target.table.expert_columns
-        grid, threads, stretch = plain_share(target, columns, 2, width, bits, pairs, indices.size)
-        template = {**kinds, "PAIRS": pairs, "SIMDGROUPS": target.table.expert_simdgroups}
-        launch = Launch(GATE_UP, grid, threads, template, **sizes, chosen=chosen, stretch=stretch)
+        rule = Columns(target.table.expert_columns, target.table.expert_simdgroups)
+        launch = plain(choose(target, name, [rule, *GATE_UP_WAYS], operands, run))
     return Plan(op, (tokens, chosen, columns), x.dtype, launch)
 
 
@@ -527,14 +556,24 @@ def plan_down(
     sharing = target, y.dtype, chosen, columns, width, group_size, bits, tokens
     configuration = down_configuration(*sharing) if is_aligned else None
 
+    stack = {"weight": w, "scales": scales, "biases": biases}
+    operands = {"x": y, "indices": indices, "shares": weights, **stack, "residual": residual}
+    name = name_of(op, tokens, chosen, experts, columns, kinds, () if residual is None else ("added",))
+
     def choice(ways: list[Dots]) -> Dots:
         def run(way: Dots) -> Run:
             plan = plan_down(y, indices, weights, w, scales, biases, residual, group_size, bits, way, target)
             return launched_in_turn(plan, tokens, chosen, experts)
 
-        operands = {"x": y, "indices": indices, "shares": weights, "weight": w, "scales": scales, "biases": biases}
-        name = name_of(op, chosen, experts, columns, kinds, () if residual is None else ("added",))
-        return choose(target, name, ways, {**operands, "residual": residual}, run)
+        return choose(target, name, ways, operands, run)
+
+    def plain(share: Columns) -> Launch:
+        grid, threads, stretch = plain_share(target, columns, chosen, width, bits, share, tokens)
+        template = {**kinds, "ROWS": share.each, "SIMDGROUPS": share.simdgroups}
+        return Launch(DOWN, grid, threads, template, **sizes, is_residual=residual is not None, stretch=stretch)
+
+    def run(way: Columns) -> Run:
+        return launched_in_turn(Plan(op, (tokens, columns), y.dtype, plain(way)), tokens, chosen, experts)
 
     takes_dots = is_single and not configuration
     shared = dot_configuration_of(target, y.dtype, whole, columns, experts, tiling, choice) if takes_dots else None
@@ -545,8 +584,6 @@ def plan_down(
         template = {**kinds, **shared.template, "ADDED": residual is not None}
         launch = Launch(DOWN_DOTS, shared.grid, shared.threads, template, **sizes, groups=shared.grid[0])
     else:
-        own_rows = target.table.expert_rows
-        grid, threads, stretch = plain_share(target, columns, chosen, width, bits, own_rows, tokens)
-        template = {**kinds, "ROWS": own_rows, "SIMDGROUPS": target.table.expert_simdgroups}
-        launch = Launch(DOWN, grid, threads, template, **sizes, is_residual=residual is not None, stretch=stretch)
+        rule = Columns(target.table.expert_rows, target.table.expert_simdgroups)
+        launch = plain(choose(target, name, [rule, *DOWN_WAYS], operands, run))
     return Plan(op, (tokens, columns), y.dtype, launch)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hiprt.array import Array, Form, make
+from hiprt.array import Array, Form, array, make
 from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
@@ -390,9 +390,10 @@ def multiply(
             plan.run(stream, out, x, given.w, given.scales, given.biases)
             return out
     if given.has_tiles and in_runs and count > target.table.untiled_rows:
-        rows = None
-        if is_single and given.biases is not None:
-            rows = chosen_rows(x, given.w, given.scales, given.biases, form, given.columns, count, target)
+        rows, is_stack = None, left.indices is None and right.indices is not None and lines == 1
+        if (is_single or is_stack) and given.biases is not None:
+            parts = given.w, given.scales, given.biases
+            rows = chosen_rows(x, *parts, form, given.columns, count, *numbers, is_single, target)
         tiles = tiles_plan(form, x.dtype, *sizes, *numbers, flags | (order is not None) << 2, target, rows, is_single)
         tiles.run(stream, out=out, order=given.w if order is None else order, **operands)
         return out
@@ -420,27 +421,44 @@ def tile_rows(dtype: np.dtype[Any], count: int, target: Target, *, is_single: bo
 
 @Planned
 def chosen_rows(
-    x: Form, w: Form, scales: Form, biases: Form, form: Format, columns: int, count: int, target: Target
+    x: Form,
+    w: Form,
+    scales: Form,
+    biases: Form,
+    form: Format,
+    columns: int,
+    count: int,
+    left: Numbers,
+    right: Numbers,
+    is_single: bool,
+    target: Target,
 ) -> int:
-    """Return the rows of a tile of a product with one matrix: the rules', or those that timing has chosen.
+    """Return the rows of a tile of a product: the rules', or those that timing has chosen.
 
-    Numbers of rows between two powers of two, for which the rules are the same, have one choice.
+    Numbers of rows between two powers of two have one choice. Where there is not one matrix but a stack, vectors choose
+    matrices; as many rows of each are timed, one matrix behind the other.
     """
-    dtype, width, rule = x.dtype, x.shape[-1], tile_rows(x.dtype, count, target, is_single=True)
+    dtype, width, matrices = x.dtype, x.shape[-1], right[-1]
+    rule = tile_rows(dtype, count // max(matrices, 1), target, is_single=is_single)
     least = 1 << (count.bit_length() - 1)
     others = (rows for rows in tile_choices(dtype, target.takes_loops, target.table) if rows <= least)
 
     def run(way: int) -> Run:
-        plan = tiles_plan(form, dtype, columns, width, count, count, ONE.numbers, ONE.numbers, 0, target, way, True)
+        lines, flags = (count, 0) if is_single else (1, 2)
+        plan = tiles_plan(form, dtype, columns, width, count, lines, left, right, flags, target, way, is_single)
+        evenly, chosen = np.arange(count) * matrices // count, list[Array]()
 
         def launched(stream: Stream, given: dict[str, Any]) -> None:
-            unread = dict.fromkeys(("left_indices", "right_indices", "order"), given["weight"])
-            plan.run(stream, out=make((count, columns), dtype, stream), **given, **unread)
+            if not chosen:
+                chosen.append(given["weight"] if is_single else array(evenly.astype(np.uint32), stream=stream))
+            unread = dict.fromkeys(("left_indices", "order"), given["weight"])
+            plan.run(stream, out=make((count, columns), dtype, stream), right_indices=chosen[0], **given, **unread)
 
         return launched
 
     kind = f"{form.bits} bits in groups of {form.group_size}, {dtype}"
-    name = f"quantized_matmul {columns}x{width} of {kind}, {least} to {2 * least - 1} rows"
+    what = "quantized_matmul" if is_single else f"gather_qmm {matrices} of"
+    name = f"{what} {columns}x{width} of {kind}, {least} to {2 * least - 1} rows"
     operands = {"x": x, "weight": w, "scales": scales, "biases": biases}
     return choose(target, name, [rule, *(rows for rows in others if rows != rule)], operands, run)
 
