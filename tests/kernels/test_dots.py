@@ -1,5 +1,6 @@
 """Sharings of integer dot instructions: waves enough on AMD GPUs, and the machine code of what plans take."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -84,13 +85,28 @@ def test_narrow_matrices_have_few_instructions_beside_their_dots(gpu):
     assert work_of(gpu, product, is_normed).density <= (0.06 if gpu.wave == 32 else 0.035)
 
 
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1151", "gfx1201"])
-def test_the_dot_instructions_are_the_hardwares(arch):
-    """Each word of codes meets each digit of x in one instruction, of 4 and of 8 bits; loads go on meanwhile."""
+@pytest.mark.parametrize(
+    ("arch", "hint"),
+    [
+        ("gfx90a", "glc slc"),
+        ("gfx942", "nt"),
+        ("gfx950", "nt"),
+        ("gfx1030", "slc"),
+        ("gfx1151", "slc dlc"),
+        ("gfx1201", "th:TH_LOAD_NT"),
+    ],
+)
+def test_the_dot_instructions_are_the_hardwares(arch, hint):
+    """Each word of codes meets each digit of x in one instruction, of 4 and of 8 bits; loads go on meanwhile.
+
+    Codes, which are read once, leave no trace in the caches.
+    """
     compiler = Compiler()
     for template in (each for each in dot_instances(False)[:3]):
         text = compiler.assembly(DOTS.text("hip", template), DOTS.symbol(template), arch)
         words = 4 * template["ROWS"] * template["DEPTH"] * template["PLANES"] * 4 // template["BITS"]
         assert text.count("v_dot8" if template["BITS"] == 4 else "v_dot4") >= words
+        hinted = re.findall(rf"global_load_(?:dwordx4|b128) .* {hint}$", text, re.MULTILINE)
+        assert len(hinted) >= template["ROWS"] * template["DEPTH"]
         assert "kernarg_segment_size: 68" in text, "implicit arguments are asked for"
         assert full_waits(text_of(text, DOTS.symbol(template))) <= 1

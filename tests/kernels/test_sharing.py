@@ -1,5 +1,6 @@
 """How a product's rows and width are shared out: waves and threadgroups enough on AMD GPUs, as before on others."""
 
+import re
 from importlib import import_module
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 import hiprt
 from hiprt import kernels
 from hiprt.bench.engine.models.presets import PRESETS
+from hiprt.bench.roofline import GPUS
 from hiprt.kernels.offline.report import Report
-from hiprt.kernels.ops.attention.attention import splits_of
+from hiprt.kernels.ops.attention.attention import SIMDGROUPS, splits_of
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.sharing import UNSHARED, Sharing, sharing_of, sharings, simdgroups_of
@@ -137,3 +139,21 @@ def test_registers_allow_as_many_waves(root, arch, units, wave):
             rows, split = sharing_of(product, on)
             for dtype in ("float16", "bfloat16"):
                 assert waves[f"qmv_{dtype}_{dtype}_64_4_1_{rows}_{split}"] >= 4, (product, rows, split)
+
+
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.arch)
+def test_waves_of_attention_hide_the_latency_of_memory(root, gpu):
+    """Little's law: what resident waves have on its way is at least the memory's latency times its bandwidth.
+
+    A wave has keys and values of four positions a lane on their way (`one_pass.h`), whose codes count without scales.
+    """
+    report = Report.parse((root / "kernels" / "offline" / "amd_report.txt").read_text()).of([gpu.arch])
+    planned = gpu.target.table.attention_groups * SIMDGROUPS * 32 / gpu.wave / (SIMDS * gpu.units)
+    sizes = {"float32": 4, "float16": 2, "bfloat16": 2}
+    found = [(row, re.fullmatch(r"(\w*attention)_(b?float\d+)_(\d+)_(\d+)", row.kernel)) for row in report.rows]
+    served = [(row, match) for row, match in found if match and match[1] != "prefill_attention"]
+    assert len(served) == 36 + 36 + 27
+    for row, (name, dtype, width, _) in ((row, match.groups()) for row, match in served):
+        elements = 8 if int(width) in (64, 128, 256) else -(-int(width) // 32)
+        nbytes = 4 * 2 * elements * (1 if name == "quantized_attention" else sizes[dtype]) * gpu.wave
+        assert min(planned, row.waves) * SIMDS * gpu.units * nbytes >= gpu.latency * gpu.bandwidth, row
