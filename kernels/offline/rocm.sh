@@ -37,11 +37,13 @@ get+=(-t "$suite")
 needed=$("${get[@]}" install --no-install-recommends --print-uris -qq -y $packages 2> /dev/null | awk '{ print $2 }')
 [ -n "$needed" ] || { echo "rocm.sh: the mirror has no $packages in $suite" >&2; exit 1; }
 cd "$dir/packages"
+names=()
 for name in $(echo "$needed" | sed -E 's/_.*//' | sort -u); do
-  case $name in
-    lib* | rocm-device-libs* | zlib1g | gcc-*-base)
-      "${get[@]}" download -qq "$name" || echo "rocm.sh: $name cannot be had" >&2 ;;
-  esac
+  case $name in lib* | rocm-device-libs* | zlib1g | gcc-*-base) names+=("$name") ;; esac
+done
+# All at once, as apt reads its lists each time it starts; where one cannot be had, the others one by one.
+"${get[@]}" download -qq "${names[@]}" 2> /dev/null || for name in "${names[@]}"; do
+  "${get[@]}" download -qq "$name" || echo "rocm.sh: $name cannot be had" >&2
 done
 for package in *.deb; do dpkg -x "$package" "$dir/root"; done
 rm -rf "$dir/apt" "$dir/packages"
