@@ -119,9 +119,7 @@ WIDE_SHAPES = [(1, 45, 1, 2, 96, 33), (1, 64, 2, 2, 64, 16), (2, 129, 2, 4, 128,
 CHUNK_SHAPES = [(2, 70, 1, 3, 32, 7), *(pytest.param(shape, marks=pytest.mark.wide) for shape in WIDE_SHAPES)]
 
 
-@pytest.mark.parametrize(
-    "shape", [CHUNK_SHAPES[0], *(pytest.param(s, marks=pytest.mark.wide) for s in CHUNK_SHAPES[1:])]
-)
+@pytest.mark.parametrize("shape", CHUNK_SHAPES)
 @pytest.mark.parametrize("decays", ["of all sizes", "near 1", "zeros and tiny ones"])
 def test_chunks_of_the_reference(dtype, shape, decays, normal, close):
     hosts = delta(normal, *shape, dtype)

@@ -1,9 +1,9 @@
 """The gated delta rule by chunks: products of matrices within a chunk, and a state from one to the next.
 
-The changes that the steps of a chunk make to a state depend on each other by a triangular matrix of the keys alone, whose
-inverse every chunk finds at once (Yang et al., arXiv 2406.06484; with decays: Yang, Kautz and Hatamizadeh, arXiv
-2412.06464). The decay from one step to another is a product of the gates between, never a quotient, so that gates of 0 and
-tiny ones are as exact as others.
+The changes that the steps of a chunk make to a state depend on each other by a triangular matrix of the keys alone,
+whose inverse every chunk finds at once (Yang et al., arXiv 2406.06484; with decays: Yang, Kautz and Hatamizadeh, arXiv
+2412.06464). The decay from one step to another is a product of the gates between, never a quotient, so that gates of
+0 and tiny ones are as exact as others.
 """
 
 from __future__ import annotations

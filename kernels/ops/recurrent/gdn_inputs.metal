@@ -7,7 +7,8 @@ const uint stride = threads_per_threadgroup.x;
 const uint head = threadgroup_position_in_grid.x;
 const uint batch = threadgroup_position_in_grid.y;
 const uint begin = threadgroup_position_in_grid.z * RUN;
-const uint end = min(steps, begin + RUN);
+const uint there = min(uint(RUN), steps - begin);
+const uint end = begin + there;
 const uint values_from = 2 * key_heads * KEY;
 const uint channels = values_from + value_heads * VALUE;
 const bool is_value = head >= 2 * key_heads;
@@ -19,17 +20,25 @@ const device T* from = proj + rows * columns;
 for (uint i = first; i < width; i += stride) {
   const uint channel = (is_value ? values_from + value_head * VALUE : head * KEY) + i;
   device T* kept = conv + size_t(batch) * (TAPS - 1) * channels + channel;
+  const device T* given = from + size_t(begin) * columns + channel;
+  device T* to = v + ((rows + begin) * value_heads + value_head) * VALUE + i;
   float factors[TAPS], window[TAPS], newest[RUN];
 #pragma unroll
   for (uint j = 0; j < TAPS; j++) factors[j] = float(weight[channel * TAPS + j]);
 #pragma unroll
-  for (uint r = 0; r < RUN; r++) newest[r] = begin + r < end ? float(from[size_t(begin + r) * columns + channel]) : 0.0f;
+  for (uint r = 0; r < RUN; r++) {
+    newest[r] = float(*given);
+    given += r + 1 < there ? columns : 0;
+  }
+  const device T* before = begin ? from + size_t(begin + 1 - TAPS) * columns + channel : kept;
 #pragma unroll
   for (uint j = 0; j + 1 < TAPS; j++) {
-    window[j] = float(begin ? from[size_t(begin + j + 1 - TAPS) * columns + channel] : kept[j * channels]);
+    window[j] = float(*before);
+    before += begin ? columns : channels;
   }
   if (begin == 0) {
     // Step j of the new state is step j + steps of the old state followed by the new steps.
+#pragma unroll 1
     for (uint j = 0; j + 1 < TAPS; j++) {
       const uint at = j + steps;
       kept[j * channels] = at + 1 < TAPS ? kept[at * channels] : from[size_t(at + 1 - TAPS) * columns + channel];
@@ -43,13 +52,13 @@ for (uint i = first; i < width; i += stride) {
     for (uint j = 0; j < TAPS; j++) sum = mad(factors[j], window[j], sum);
 #pragma unroll
     for (uint j = 0; j + 1 < TAPS; j++) window[j] = window[j + 1];
-    if (begin + r >= end) continue;
     const float value = sum * sigmoid_of(sum);
-    if (is_value) {
-      v[((rows + begin + r) * value_heads + value_head) * VALUE + i] = T(value);
-    } else {
+    if (!is_value) {
       mixed[r * KEY + i] = value;
+    } else if (r < there) {
+      *to = T(value);
     }
+    to += value_heads * VALUE;
   }
 }
 if (is_value) {
