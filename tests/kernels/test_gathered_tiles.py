@@ -7,7 +7,7 @@ import pytest
 
 import hiprt
 from hiprt import graphs, kernels
-from hiprt.kernels.ops.quantized.gather_product import gather_product
+from hiprt.kernels.ops.quantized.gather_swiglu import gather_swiglu
 from hiprt.kernels.ops.quantized.gathered_tiles import gathered_plan, run_tiles
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
@@ -86,17 +86,16 @@ def operands(tokens, chosen, stack, n, k, dtype, group, bits, each=True):
     return x, indices, quantize(random.normal(size=(stack, n, k)).astype(dtype), group, bits)
 
 
-@pytest.mark.parametrize("swiglu", [False, True])
 @pytest.mark.parametrize("each", [False, True])
-def test_a_product_is_that_of_gather_qmm_behind_its_gate(swiglu, each):
+def test_a_product_is_that_of_gather_qmm_behind_its_gate(each):
     x, indices, stored = operands(20, 4, 3, 48, 128, np.float32, 64, 4, each)
     device = hiprt.array(x), *map(hiprt.array, stored), hiprt.array(indices)
-    got = gather_product(*device, group_size=64, bits=4, swiglu=swiglu).numpy()
+    got = gather_swiglu(*device, group_size=64, bits=4).numpy()
     w = reference.weights(*(part.reshape(-1, part.shape[-1]) for part in stored), 64, 4).reshape(3, 48, 128)
-    exact = np.zeros((20, 4, 24 if swiglu else 48))
+    exact = np.zeros((20, 4, 24))
     for token, slot in zip(*np.nonzero((indices >= 0) & (indices < 3))):
         sums = w[indices[token, slot]] @ reference.double(x[token, slot if each else 0])
-        exact[token, slot] = reference.silu_mul(sums[:24], sums[24:]) if swiglu else sums
+        exact[token, slot] = reference.silu_mul(sums[:24], sums[24:])
     np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-4)
 
 
@@ -147,10 +146,11 @@ def test_a_gate_gives_the_bits_of_single_ops(force, dtype, rows):
     x, indices, stored = operands(600, 4, 40, 528, 384, dtype, 64, 4, False)
     device = hiprt.array(x), *map(hiprt.array, stored), hiprt.array(indices)
     force(64)
-    both = gather_product(*device, group_size=64, bits=4)
+    given = *map(hiprt.array, stored), None, device[-1]
+    both = kernels.gather_qmm(hiprt.array(x[:, :, None]), *given, group_size=64, bits=4)[:, :, 0]
     exact = kernels.silu_mul(*(kernels.contiguous(half) for half in (both[..., :264], both[..., 264:]))).numpy()
     force(rows)
-    got = gather_product(*device, group_size=64, bits=4, swiglu=True).numpy()
+    got = gather_swiglu(*device, group_size=64, bits=4).numpy()
     np.testing.assert_array_equal(got.view(np.uint16), exact.view(np.uint16))
 
 
@@ -159,8 +159,8 @@ def test_a_graph_gives_the_bits_of_eager(force, stream):
     x, indices, stored = operands(300, 8, 16, 256, 768, BFLOAT, 64, 4)
     device = hiprt.array(x), *map(hiprt.array, stored), hiprt.array(indices)
     force(64)
-    exact = gather_product(*device, group_size=64, bits=4, swiglu=True).numpy().view(np.uint16)
-    run = graphs.Step(lambda: gather_product(*device, group_size=64, bits=4, swiglu=True), stream=stream)
+    exact = gather_swiglu(*device, group_size=64, bits=4).numpy().view(np.uint16)
+    run = graphs.Step(lambda: gather_swiglu(*device, group_size=64, bits=4), stream=stream)
     for _ in range(3):
         np.testing.assert_array_equal(run().numpy().view(np.uint16), exact)
     assert run.rungs["replay"] == 2

@@ -13,7 +13,7 @@ from hiprt import Array, array, kernels
 from hiprt.bench.engine.matrix import Matrix, Quantized, Rows, cut_part
 from hiprt.distributed import Communicator
 from hiprt.kernels.ops.quantized.formats import Format
-from hiprt.kernels.ops.quantized.gather_product import gather_product
+from hiprt.kernels.ops.quantized.gather_swiglu import gather_swiglu
 from hiprt.kernels.ops.quantized.product import product, rows_alike
 
 __all__ = ["Linear", "gated", "joined", "split"]
@@ -151,7 +151,7 @@ class Linear:
             ``silu(first) * second``.
         """
         if self.is_fusable:
-            return gather_product(x, *self.codes, indices, **self.form, swiglu=True)
+            return gather_swiglu(x, *self.codes, indices, **self.form)
         return gated(self.gather(x, indices))
 
     def gather(self, x: Array, indices: Array) -> Array:

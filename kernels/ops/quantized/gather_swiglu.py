@@ -1,4 +1,4 @@
-"""The products of a mixture: vectors with the quantised matrices that each chooses of a stack, and what these gate."""
+"""The gated products of a mixture: vectors with the quantised matrices that each chooses, half of which gates half."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hiprt.kernels.tuning.target import target_of
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["gather_product"]
+__all__ = ["gather_swiglu"]
 
 
 @op
-def gather_product(
+def gather_swiglu(
     x: Array,
     w: Array,
     scales: Array,
@@ -25,10 +25,12 @@ def gather_product(
     *,
     group_size: int,
     bits: int,
-    swiglu: bool = False,
     stream: Stream | None = None,
 ) -> Array:
-    """Return the products of each token's vectors with the matrices that the token chooses of a stack.
+    """Return the products of `gather_qmm`, whose first half gates the second: ``silu(first) * second``.
+
+    Vectors are multiplied with the matrices that each token chooses of a stack. Where one kernel does it, it has the
+    bits of `gather_qmm` and `silu_mul`.
 
     Parameters
     ----------
@@ -40,13 +42,10 @@ def gather_product(
         Of any integer dtype. An index that names no matrix gives zeros.
     group_size, bits : int
         As in `quantize`.
-    swiglu : bool
-        Whether the first half of a product gates the second: ``silu(first) * second``. Where one kernel does it, it
-        has the bits of `gather_qmm` and `silu_mul`.
 
     Returns
     -------
-    Array, [B, k, N] or [B, k, N / 2]
+    Array, [B, k, N / 2]
 
     Raises
     ------
@@ -56,9 +55,9 @@ def gather_product(
     stream = stream or current_stream()
     wide = x.reshape(*x.shape[:-1], 1, x.shape[-1])
     rows = w.shape[-2]
-    form = format_of("gather_product", group_size, bits, "affine")
-    if swiglu and rows % 2 == 0 and w.ndim == 3:
-        given = operands_of("gather_product", wide, w, scales, biases, True, form, stream)
+    form = format_of("gather_swiglu", group_size, bits, "affine")
+    if rows % 2 == 0 and w.ndim == 3:
+        given = operands_of("gather_swiglu", wide, w, scales, biases, True, form, stream)
         left = side_of(wide.shape[:-2], indices.shape, size_of(wide.shape[:-2]), None, stream)
         right = side_of(indices.shape, indices.shape, w.shape[0], indices, stream)
         plan = plan_of(given, 1, indices.size, left, right, True, target_of(stream))
@@ -67,8 +66,5 @@ def gather_product(
             plan.run(stream, out, given.x, right.indices, given.w, given.scales, given.biases)
             return out
     y = gather_qmm(wide, w, scales, biases, None, indices, group_size=group_size, bits=bits, stream=stream)
-    y = y.reshape(*indices.shape, rows)
-    if not swiglu:
-        return y
-    half = rows // 2
+    y, half = y.reshape(*indices.shape, rows), rows // 2
     return silu_mul(*(contiguous(part, stream=stream) for part in (y[..., :half], y[..., half:])), stream=stream)
