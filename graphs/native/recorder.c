@@ -1,12 +1,10 @@
 #include "recorder.h"
 
-#include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "capture.h"
 #include "guards.h"
+#include "recorder_nodes.h"
 #include "status.h"
 
 #define HASH_START 14695981039346656037u
@@ -14,51 +12,6 @@
 #define FOREIGN_START (UINT64_MAX - 8)
 #define FOREIGN_END UINT64_MAX
 #define NOWHERE UINT32_MAX
-
-typedef struct {
-  uint32_t kind;
-  uint32_t payload_size;
-  hiprt_kernel *kernel;
-  uint32_t may_overlap;
-  size_t payload; /* where it starts in `bytes` */
-  uint32_t deps, n_deps; /* where they start in `deps` */
-  hiprt_captured *captured; /* NULL unless it is work of other code, as the next */
-  hipGraphNode_t source;
-  uint64_t key; /* the recording's, up to this node */
-} node;
-
-struct hiprt_recorder {
-  atomic_uint references;
-  hiprt_deps *tracker; /* it knows the first `tracked` nodes */
-  uint32_t tracked, edges;
-  hiprt_recorder *like; /* whose first nodes all nodes so far are, as far as edges go; NULL: none is known */
-  hiprt_deps *wired;    /* the tracker by which all edges were found, where that is not this recorder's own; else NULL */
-  uint64_t alike;       /* recorders of one number have one key; the number is that of the first of them */
-  uint64_t declared;    /* bytes of distinct memory, where the tracker does not know all nodes */
-  int is_moved;         /* addresses have changed since the edges were found */
-  node *nodes;
-  uint32_t n_nodes, nodes_capacity;
-  hiprt_kernel **kernels; /* the references that are held: one of each kernel, or a few */
-  size_t n_kernels, kernels_capacity;
-  char *bytes; /* payloads, each aligned to 8 */
-  size_t n_bytes, bytes_capacity;
-  uint32_t *deps;
-  size_t n_deps, deps_capacity;
-  uint64_t key, serial;
-  hiprt_pointers *pointers; /* NULL unless the arguments are those that follow from it and from `starts` */
-  uint64_t *starts;
-  uint32_t max_nodes; /* 0: no bound */
-  uint64_t max_bytes;
-  void (*added)(void *owner); /* called for each node that is recorded, unless NULL */
-  void *owner;
-  hipStream_t captured; /* NULL unless other code's work is taken in by capture */
-  uint32_t n_foreign;
-  int is_broken; /* a node could not be recorded: the tracker may have counted it, and would number later ones wrongly */
-  hiprt_touch *touches; /* each piece of memory once, but for those of arguments that were set apart */
-  size_t n_touches, touches_capacity;
-  uint32_t *arguments; /* where the memory of each argument that was set apart stands in `touches`, or NOWHERE */
-  size_t n_arguments, arguments_capacity;
-};
 
 static int grow(void **data, size_t count, size_t more, size_t *capacity, size_t size) {
   size_t wanted = *capacity ? *capacity * 2 : 256;
@@ -173,26 +126,6 @@ static uint64_t declared_bytes(const hiprt_recorder *r) {
 int hiprt_recorder_is_full(const hiprt_recorder *r) {
   if (!r->n_nodes) return 0;
   return (r->max_nodes && r->n_nodes >= r->max_nodes) || (r->max_bytes && declared_bytes(r) >= r->max_bytes);
-}
-
-/* Return the size of a node's arguments, which a kernel's dimensions are not part of, and where they start. */
-static size_t arguments_of(const node *n, size_t *out_start) {
-  *out_start = n->payload;
-  if (n->kind == HIPRT_NODE_OPAQUE) {
-    *out_start += offsetof(hiprt_opaque, serial);
-    return sizeof(uint64_t);
-  }
-  if (n->kind != HIPRT_NODE_KERNEL) return n->payload_size;
-  *out_start += sizeof(hiprt_dims);
-  return n->kernel->args_size;
-}
-
-/* Whether a node is a kernel; its payload begins with dimensions. */
-static int is_launch(const node *n) { return n->kind == HIPRT_NODE_KERNEL || n->kind == HIPRT_NODE_OPAQUE; }
-
-static uint64_t function_of(const hiprt_recorder *r, const node *n) {
-  if (n->kernel) return (uint64_t)(uintptr_t)n->kernel->function;
-  return ((const hiprt_opaque *)(r->bytes + n->payload))->function;
 }
 
 /* Return a hash of a node's arguments and of its place. Payloads are multiples of 8 bytes long. */
@@ -337,18 +270,6 @@ void hiprt_recorder_end(hiprt_recorder *r) {
   if (r->like && r->n_nodes == r->like->n_nodes) r->alike = r->like->alike;
   hiprt_recorder_release(r->like);
   r->like = 0;
-}
-
-/* Whether payloads are the same, whose size is a multiple of 8. Most are too short for a call of memcmp to pay. */
-static int are_same(const char *a, const char *b, size_t size) {
-  if (size > 128) return !memcmp(a, b, size);
-  for (size_t i = 0; i < size; i += 8) {
-    uint64_t x, y;
-    memcpy(&x, a + i, 8);
-    memcpy(&y, b + i, 8);
-    if (x != y) return 0;
-  }
-  return 1;
 }
 
 /* Whether a read of one range has the edges that a read of another one had in the recorder that is followed: no node writes
@@ -705,124 +626,7 @@ int hiprt_recorder_node(const hiprt_recorder *r, uint32_t index, hiprt_node *out
   return 0;
 }
 
-/* Whether two recordings differ only where their memory begins elsewhere. */
-static int are_alike(const hiprt_recorder *a, const hiprt_recorder *b) { return a->pointers && a->pointers == b->pointers; }
-
-int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b) {
-  if (a == b || are_alike(a, b)) return 1;
-  if (hiprt_guards_off & HIPRT_GUARD_KEY) return a->n_nodes == b->n_nodes;
-  if (a->key != b->key || a->n_nodes != b->n_nodes || a->n_deps != b->n_deps) return 0;
-  if (a->alike == b->alike) return 1; /* they were compared as one of them was recorded */
-  if (a->n_deps && memcmp(a->deps, b->deps, a->n_deps * sizeof *a->deps)) return 0;
-  for (uint32_t i = 0; i < a->n_nodes; i++) {
-    const node *x = a->nodes + i, *y = b->nodes + i;
-    if (x->kind != y->kind || x->n_deps != y->n_deps || x->may_overlap != y->may_overlap) return 0;
-    if (!is_launch(x)) continue;
-    if (function_of(a, x) != function_of(b, y)) return 0;
-    if (memcmp(a->bytes + x->payload, b->bytes + y->payload, sizeof(hiprt_dims))) return 0;
-  }
-  return 1;
-}
-
-/* Whether node i carries other arguments in b than in a. */
-static int differs(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t i) {
-  size_t x, y, size = arguments_of(a->nodes + i, &x);
-  arguments_of(b->nodes + i, &y);
-  return !are_same(a->bytes + x, b->bytes + y, size);
-}
-
-int hiprt_recorder_same_arguments(const hiprt_recorder *a, const hiprt_recorder *b) {
-  for (uint32_t i = 0; a != b && i < a->n_nodes; i++)
-    if (differs(a, b, i)) return 0;
-  return 1;
-}
-
-uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes) {
-  uint32_t changed = 0;
-  *out_bytes = 0;
-  for (uint32_t i = 0; i < a->n_nodes; i++) {
-    if (!differs(a, b, i)) continue;
-    if (!changed++) *out_first = i;
-    *out_bytes += b->nodes[i].payload_size;
-  }
-  return changed;
-}
-
-int hiprt_recorder_difference(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t index, hiprt_difference *out) {
-  if (index >= a->n_nodes || index >= b->n_nodes) return 0;
-  const node *x = a->nodes + index, *y = b->nodes + index;
-  if (!x->kernel) return 0;
-  const hiprt_kernel *own = x->source ? 0 : x->kernel;
-  *out = (hiprt_difference){.name = x->kernel->name, .kernel = own, .argument = UINT32_MAX};
-  for (uint32_t i = 0; i < x->kernel->n_args; i++) {
-    const size_t at = sizeof(hiprt_dims) + x->kernel->offsets[i], size = x->kernel->args[i].size;
-    const char *was = a->bytes + x->payload + at, *now = b->bytes + y->payload + at;
-    if (!memcmp(was, now, size)) continue;
-    *out = (hiprt_difference){x->kernel->name, own, was, now, i, (uint32_t)size};
-    break;
-  }
-  return 1;
-}
-
-/* Make room for the list of all nodes, and behind it for a bit of each, which are zeros; returns these. */
-static uint64_t *reserve_changes(uint32_t n_nodes, hiprt_changes *changes) {
-  const size_t listed = ((size_t)n_nodes + 1) / 2 * 2, words = (size_t)n_nodes / 64 + 1;
-  if (changes->room < n_nodes || !changes->nodes) {
-    uint32_t *grown = realloc(changes->nodes, listed * sizeof *grown + words * sizeof(uint64_t));
-    if (!grown) return 0;
-    changes->nodes = grown;
-    changes->room = n_nodes;
-  }
-  return memset(changes->nodes + listed, 0, words * sizeof(uint64_t));
-}
-
-/* Mark the nodes with words that point into memory which begins elsewhere. */
-static void mark_moved(const hiprt_recorder *a, const uint64_t *starts, uint64_t *marks) {
-  for (uint32_t m = 0; m < hiprt_pointers_memories(a->pointers); m++) {
-    uint32_t count = 0;
-    const hiprt_pointer *words = a->starts[m] == starts[m] ? 0 : hiprt_pointers_into(a->pointers, m, &count);
-    for (uint32_t i = 0; i < count; i++) marks[words[i].node / 64] |= (uint64_t)1 << words[i].node % 64;
-  }
-}
-
-static void list_node(const hiprt_recorder *r, uint32_t index, hiprt_changes *out) {
-  out->nodes[out->count++] = index;
-  out->bytes += r->nodes[index].payload_size;
-}
-
-static void list_marked(const hiprt_recorder *r, const uint64_t *marks, hiprt_changes *out) {
-  for (uint32_t word = 0; word <= r->n_nodes / 64; word++)
-    for (uint64_t bits = marks[word]; bits; bits &= bits - 1)
-      list_node(r, word * 64 + (uint32_t)__builtin_ctzll(bits), out);
-}
-
 const hiprt_pointers *hiprt_recorder_pointers(const hiprt_recorder *r, const uint64_t **out_starts) {
   *out_starts = r->starts;
   return r->pointers;
-}
-
-int hiprt_recorder_compare_starts(const hiprt_recorder *r, const uint64_t *starts, hiprt_changes *out) {
-  uint64_t *marks = reserve_changes(r->n_nodes, out);
-  if (!marks) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_recorder_compare_starts", 0);
-  out->count = 0;
-  out->bytes = 0;
-  mark_moved(r, starts, marks);
-  list_marked(r, marks, out);
-  return 0;
-}
-
-int hiprt_recorder_compare(const hiprt_recorder *a, const hiprt_recorder *b, hiprt_changes *out) {
-  uint64_t *marks = reserve_changes(b->n_nodes, out);
-  if (!marks) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_recorder_compare", 0);
-  out->count = 0;
-  out->bytes = 0;
-  if (a == b) return 0;
-  if (are_alike(a, b)) {
-    mark_moved(a, b->starts, marks);
-    list_marked(b, marks, out);
-    return 0;
-  }
-  for (uint32_t i = 0; i < b->n_nodes; i++)
-    if (differs(a, b, i)) list_node(b, i, out);
-  return 0;
 }
