@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from hiprt import library
+import hiprt
+from hiprt import graphs, library
 from hiprt.__main__ import main
 from hiprt.bench import BENCHES, decode, graph, kernels, peers, plot
 from hiprt.bench.engine.models import preset
@@ -31,6 +32,25 @@ def test_modes_decode_the_same_step(report):
     for mode in report.modes.values():
         assert mode.tok_s > 0
         assert mode.ms_per_token["mean"] > 0
+
+
+def test_the_first_token_is_taken_by_graphs(stream, monkeypatch):
+    """Prompt and step are replayed when they are timed; kernels that are launched one by one give the same tokens."""
+    with hiprt.use_stream(stream):
+        work = decode.Run(preset("qwen3-mini"), stream, 9, 4, 1)
+    first_token, replays, tokens = work.first_token, [], []
+
+    def watched(*steps):
+        before = [each.rungs["replay"] for each in steps if isinstance(each, graphs.Step)]
+        taken = first_token(*steps)
+        replays.append([each.rungs["replay"] - count for each, count in zip(steps, before)])
+        tokens.append(work.tokens.numpy(stream).tolist())
+        return taken
+
+    monkeypatch.setattr(work, "first_token", watched)
+    assert min(work.first_tokens()) > 0
+    assert replays[-2:] == [[1, 1], []]
+    assert tokens == tokens[:1] * len(tokens)
 
 
 def test_kernels_add_up(report):
