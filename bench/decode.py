@@ -111,7 +111,7 @@ class Mode:
     tok_s : float
         Tokens of all sequences per second, while the host waits for none.
     ms_per_token : dict
-        The time on the device, ``mean`` and ``p99``.
+        The time on the device, ``mean`` and ``p99``, in a pass of its own with events between the tokens.
     host_us_per_token : float
         The mean time until the launches of a token have returned.
     weights_gb_s, share_of_bandwidth : float
@@ -324,20 +324,17 @@ class Run:
         call: Callable[[], Any] = step.eager if mode == "eager" else step
         if mode == "compiled":
             call = hiprt.compile(self.issue)
-        self.reset()
-        for _ in range(WARM_UP):
-            call()
-        self.stream.synchronize()
+        self.warm_up(call)
         if isinstance(call, Compiled):
             (step,) = call.steps
         before, launches, begin = dict(step.rungs), self.stream.launches, self.place
-        times, host, whole = self.follow(call, tokens)
-        ms = [times[i + 1].elapsed_ms(times[i]) for i in range(tokens)]
-        for event in times:
-            event.close()
+        host, whole = self.follow(call, tokens)
         taken = tokens if self.speculation is None else self.place - begin
         rate = weights * tokens / whole / 1e9
         rungs = {rung: count - before[rung] for rung, count in step.rungs.items()}
+        launches = self.stream.launches - launches
+        self.warm_up(call)
+        ms = self.each(call, tokens)
         return Mode(
             round(self.batch * taken / whole, 2),
             {"mean": round(statistics.fmean(ms), 4), "p99": round(float(np.percentile(ms, 99)), 4)},
@@ -346,7 +343,7 @@ class Run:
             round(rate / bandwidth, 4),
             step.nodes,
             step.edges,
-            round((self.stream.launches - launches) / tokens, 3),
+            round(launches / tokens, 3),
             {**rungs, "eager": tokens} if mode == "eager" else rungs,
             round(taken / tokens, 3),
         )
@@ -371,18 +368,36 @@ class Run:
                 found.append(int(self.tokens[:1].numpy(self.stream)[0]))
         return found
 
-    def follow(self, call: Callable[[], Any], tokens: int) -> tuple[list[Event], list[float], float]:
-        """Decode tokens; return the events between them, the host's seconds for each, and the seconds of all."""
-        times, host = [Event() for _ in range(tokens + 1)], []
-        times[0].record(self.stream)
+    def warm_up(self, call: Callable[[], Any]) -> None:
+        """Go back to the first token behind the prompt, and decode some that do not count."""
+        self.reset()
+        for _ in range(WARM_UP):
+            call()
+        self.stream.synchronize()
+
+    def follow(self, call: Callable[[], Any], tokens: int) -> tuple[list[float], float]:
+        """Decode tokens; return the host's seconds for each, and the seconds of all."""
+        host = []
         start = time.perf_counter()
-        for event in times[1:]:
+        for _ in range(tokens):
             before = time.perf_counter()
             call()
             host.append(time.perf_counter() - before)
+        self.stream.synchronize()
+        return host, time.perf_counter() - start
+
+    def each(self, call: Callable[[], Any], tokens: int) -> list[float]:
+        """Decode tokens with events between them, which take time too; return the milliseconds of each."""
+        times = [Event() for _ in range(tokens + 1)]
+        times[0].record(self.stream)
+        for event in times[1:]:
+            call()
             event.record(self.stream)
         self.stream.synchronize()
-        return times, host, time.perf_counter() - start
+        ms = [times[i + 1].elapsed_ms(times[i]) for i in range(tokens)]
+        for event in times:
+            event.close()
+        return ms
 
     def kernels(self, bandwidth: float) -> list[Kernel]:
         """Time the kernels of a step, each by itself, beside a read bandwidth in GB/s."""
