@@ -1,4 +1,6 @@
 /* Recordings compared: whether two have one key, and which nodes have other arguments. */
+#include "recorder.h"
+
 #include <stdlib.h>
 
 #include "guards.h"

@@ -1,10 +1,14 @@
-/* What a recorder keeps: its nodes, and their payloads. For the files that read them one by one. */
+/* What a recorder keeps: its nodes, and their payloads. For the files that read them one by one, behind recorder.h. */
 #pragma once
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "recorder.h"
+#include "captured.h"
+#include "captured_pointers.h"
+#include "deps.h"
+#include "kernel.h"
+#include "order.h"
 
 typedef struct {
   uint32_t kind;
