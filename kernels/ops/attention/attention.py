@@ -22,7 +22,7 @@ from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["Shares", "attention", "combine_launch", "name_of", "shares_of", "without_gaps"]
+__all__ = ["Shares", "attention", "combine_launch", "name_of", "plan_with", "shares_of", "without_gaps"]
 
 OP = "attention"
 SIMDGROUPS = 8
@@ -120,7 +120,8 @@ def attention(
     """
     stream = stream or current_stream()
     plan = plan_of(q, keys, values, position, gate, scale, target_of(stream))
-    return plan.run(stream, out, q, keys, values, position, q if gate is None else gate)
+    given = {"q": q, "keys": keys, "values": values, "position": position, "gate": q if gate is None else gate}
+    return plan.run(OP, stream, out, given)
 
 
 class Shares(NamedTuple):
@@ -171,16 +172,14 @@ class AttentionPlan(NamedTuple):
     shares: Shares
     combine: Launch | None
 
-    def run(
-        self, stream: Stream, out: Array | None, q: Array, keys: Array, values: Array, position: Array, gate: Array
-    ) -> Array:
-        """Launch on a stream, and return the result; a gate that was not given is any array."""
-        given = {"q": q, "keys": keys, "values": values, "position": position, "gate": gate}
-        out = result(OP, out, q.shape, q.dtype, stream, given)
+    def run(self, op: str, stream: Stream, out: Array | None, given: dict[str, Array]) -> Array:
+        """Launch on a stream, and return the result of the queries `q`; a `gate` that is not there is any array."""
+        q = given["q"]
+        out = result(op, out, q.shape, q.dtype, stream, given)
         scratch = self.shares.scratch(stream, out)
         self.attend(stream, out=out, **scratch, **given)
         if self.combine is not None:
-            self.combine(stream, parts=scratch["parts"], gate=gate, out=out)
+            self.combine(stream, parts=scratch["parts"], gate=given["gate"], out=out)
         return out
 
 
@@ -199,28 +198,41 @@ def plan_of(
     streams = streams_of(call, q.dtype, target)
 
     def made(shares: Shares) -> AttentionPlan:
-        attend = Launch(
-            KERNEL if streams is None else STREAMED,
-            (call.heads // shares.heads, shares.splits, call.rows),
-            (threads_in(streams, target), 1, 1),
-            {"T": q.dtype, "WIDTH": call.width, **template_of(shares, streams)},
-            own_caches=call.own_caches,
-            splits=shares.splits,
-            is_counted=shares.is_counted,
-            **call.sizes(scale),
-        )
-        combine = None if shares.is_whole else combine_launch(shares.parts, q.dtype, call.gate_stride, call.is_gated)
-        return AttentionPlan(attend, shares, combine)
+        kernel, sizes = KERNEL if streams is None else STREAMED, call.sizes(scale)
+        return plan_with(kernel, call, shares, q.dtype, target, streams, own_caches=call.own_caches, **sizes)
 
     if streams is not None:
         return made(shared_out(call, streams.heads, streams.splits, target))
 
     def run(shares: Shares) -> Run:
         plan = made(shares)
-        return lambda stream, given: plan.run(stream, None, **without_gaps(given, "q"))
+        return lambda stream, given: plan.run(OP, stream, None, without_gaps(given, "q"))
 
     operands = {"q": q, "keys": keys, "values": values, "position": position, "gate": gate}
     return made(choose(target, name_of(OP, call, q.dtype), shares_of(call, target), operands, run))
+
+
+def plan_with(
+    kernel: Kernel,
+    call: GroupedHeads,
+    shares: Shares,
+    dtype: np.dtype[Any],
+    target: Target,
+    streams: Streams | None,
+    **sizes: float,
+) -> AttentionPlan:
+    """Return the plan for some shares; `sizes` are the scalars of the kernel beside those that the shares give."""
+    attend = Launch(
+        kernel,
+        (call.heads // shares.heads, shares.splits, call.rows),
+        (threads_in(streams, target), 1, 1),
+        {"T": dtype, "WIDTH": call.width, **template_of(shares, streams)},
+        splits=shares.splits,
+        is_counted=shares.is_counted,
+        **sizes,
+    )
+    combine = None if shares.is_whole else combine_launch(shares.parts, dtype, call.gate_stride, call.is_gated)
+    return AttentionPlan(attend, shares, combine)
 
 
 def threads_in(streams: Streams | None, target: Target) -> int:

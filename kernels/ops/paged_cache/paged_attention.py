@@ -7,13 +7,12 @@ from dataclasses import replace
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch
-from hiprt.kernels.lang.operands import aligned, floating, result, same
+from hiprt.kernels.lang.launch import LARGEST_GRID_YZ
+from hiprt.kernels.lang.operands import aligned, floating, same
 from hiprt.kernels.ops.attention.attention import (
     HEADERS,
-    SIMDGROUPS,
     AttentionPlan,
-    combine_launch,
+    plan_with,
     shares_of,
 )
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, grouped_heads
@@ -90,15 +89,9 @@ def paged_attention(
     2023.
     """
     stream = stream or current_stream()
-    attend, shares, combine = plan_of(q, keys, values, table, position, gate, scale, target_of(stream))
-    given = {"q": q, "keys": keys, "values": values, "table": table, "position": position}
-    given["gate"] = q if gate is None else gate
-    out = result(OP, out, q.shape, q.dtype, stream, given)
-    scratch = shares.scratch(stream, out)
-    attend(stream, out=out, **scratch, **given)
-    if combine is not None:
-        combine(stream, parts=scratch["parts"], gate=given["gate"], out=out)
-    return out
+    plan = plan_of(q, keys, values, table, position, gate, scale, target_of(stream))
+    caches = {"keys": keys, "values": values, "table": table}
+    return plan.run(OP, stream, out, {"q": q, **caches, "position": position, "gate": q if gate is None else gate})
 
 
 @Planned
@@ -130,16 +123,5 @@ def plan_of(
     alike = replace(keys, shape=(rows, kv_heads, blocks * block_rows, width), strides=None)
     call = grouped_heads(OP, q, alike, alike, position, gate, ((rows,),))
     shares = shares_of(call, target)[0]
-    attend = Launch(
-        KERNEL,
-        (call.heads // shares.heads, shares.splits, call.rows),
-        (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1),
-        {"T": q.dtype, "WIDTH": call.width, "HEADS": shares.heads},
-        splits=shares.splits,
-        is_counted=shares.is_counted,
-        blocks=blocks,
-        shift=shift,
-        **{**call.sizes(scale), "capacity": pooled * block_rows},
-    )
-    combine = None if shares.is_whole else combine_launch(shares.parts, q.dtype, call.gate_stride, call.is_gated)
-    return AttentionPlan(attend, shares, combine)
+    sizes = {**call.sizes(scale), "capacity": pooled * block_rows, "blocks": blocks, "shift": shift}
+    return plan_with(KERNEL, call, shares, q.dtype, target, None, **sizes)

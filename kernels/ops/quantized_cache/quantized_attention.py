@@ -5,13 +5,12 @@ from __future__ import annotations
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch
-from hiprt.kernels.lang.operands import floating, result
+from hiprt.kernels.lang.launch import LARGEST_GRID_YZ
+from hiprt.kernels.lang.operands import floating
 from hiprt.kernels.ops.attention.attention import (
     HEADERS,
-    SIMDGROUPS,
     AttentionPlan,
-    combine_launch,
+    plan_with,
     shares_of,
 )
 from hiprt.kernels.ops.attention.grouped_heads import SIZES, grouped_heads
@@ -88,14 +87,8 @@ def quantized_attention(
     """
     stream = stream or current_stream()
     caches = {"keys": keys, "values": values, "key_scales": key_scales, "value_scales": value_scales}
-    attend, shares, combine = plan_of(q, *caches.values(), position, gate, scale, target_of(stream))
-    given = {"q": q, **caches, "position": position, "gate": q if gate is None else gate}
-    out = result(OP, out, q.shape, q.dtype, stream, given)
-    scratch = shares.scratch(stream, out)
-    attend(stream, out=out, **scratch, **given)
-    if combine is not None:
-        combine(stream, parts=scratch["parts"], gate=given["gate"], out=out)
-    return out
+    plan = plan_of(q, *caches.values(), position, gate, scale, target_of(stream))
+    return plan.run(OP, stream, out, {"q": q, **caches, "position": position, "gate": q if gate is None else gate})
 
 
 @Planned
@@ -120,15 +113,4 @@ def plan_of(
     if call.rows > LARGEST_GRID_YZ:
         raise ValueError(f"{OP}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
     shares = shares_of(call, target)[0]  # by the rules: nothing times these kernels
-    attend = Launch(
-        KERNEL,
-        (call.heads // shares.heads, shares.splits, call.rows),
-        (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1),
-        {"T": q.dtype, "WIDTH": call.width, "HEADS": shares.heads},
-        own_caches=call.own_caches,
-        splits=shares.splits,
-        is_counted=shares.is_counted,
-        **call.sizes(scale),
-    )
-    combine = None if shares.is_whole else combine_launch(shares.parts, q.dtype, call.gate_stride, call.is_gated)
-    return AttentionPlan(attend, shares, combine)
+    return plan_with(KERNEL, call, shares, q.dtype, target, None, own_caches=call.own_caches, **call.sizes(scale))
