@@ -13,6 +13,7 @@ BENCHES = {
     "compile": "what a compiled function costs the host, beside torch, MLX and jax",
     "alloc": "what allocations from a warm pool cost the host",
     "arguments": "what a call of a step costs by how a number reaches it",
+    "graphed": "what a function of torch costs as a graph whose weights' addresses are patched",
     "upload": "how fast weights get from files to the device",
     "collectives": "what the sum of an array over several devices costs",
     "decode": "tokens a second of a preset, and where a token's time goes",

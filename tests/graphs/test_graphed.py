@@ -1,8 +1,6 @@
 """`hiprt.torch.graphed` on the CPU device: tensors of torch's, kernels of other code, captures of our own."""
 
 import random
-from contextlib import nullcontext
-from functools import cache
 
 import numpy as np
 import pytest
@@ -11,99 +9,18 @@ torch = pytest.importorskip("torch")
 
 from helpers import foreign  # noqa: E402
 from helpers.gate import Gate  # noqa: E402
+from helpers.torch_device import Device, N, expected, layer, stack, tensor  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import hiprt  # noqa: E402
 from hiprt import core, graphs, library  # noqa: E402
-from hiprt.compiler import compile_source  # noqa: E402
 from hiprt.graphs.captured_pointers import Pointers  # noqa: E402
 from hiprt.graphs.launch.exec import Exec  # noqa: E402
 from hiprt.graphs.record import recording  # noqa: E402
 from hiprt.hip import call, lib  # noqa: E402
-from hiprt.module import Module  # noqa: E402
 from hiprt.torch import function  # noqa: E402
-from hiprt.torch.cuda import Captured  # noqa: E402
 
-SOURCE = """
-extern "C" __global__ void layer(const int* x, const int* w, int* y, unsigned long long salt, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = x[i] * w[i] + (int)(salt >> 8);
-}
-"""
-N, LAYERS = 64, 12
-
-
-@cache
-def layer_function():
-    """The kernel that the functions of these tests launch."""
-    return Module(*compile_source(SOURCE, "layers.hip")).function("layer")
-
-
-def layer(stream, x, w, y, salt=0):
-    """y = x * w + salt / 256, as a library of torch's would launch it."""
-    cells = [np.array([t.data_ptr()], np.uint64) for t in (x, w, y)]
-    cells += [np.array([salt], np.uint64), np.array([x.numel()], np.int32)]
-    pointers = np.array([cell.ctypes.data for cell in cells], np.uint64)
-    params = core.ffi.cast("void *", pointers.ctypes.data)
-    grid = -(-x.numel() // 64)
-    call(lib.hipModuleLaunchKernel(layer_function(), grid, 1, 1, 64, 1, 1, 0, stream, params, core.ffi.NULL))
-
-
-class Device:
-    """Stands for torch's device: memory of the host, a stream of ours, and what is made while it is captured."""
-
-    index = None
-
-    def __init__(self):
-        self.ours = hiprt.Stream()
-        self.made = []
-        self.drawn = 0
-        self.is_capturing = False
-
-    def empty(self, n=N):
-        """Return a new tensor, which is kept until the work is done, or as long as the capture."""
-        self.made.append(torch.empty(n, dtype=torch.int32))
-        return self.made[-1]
-
-    def stream(self):
-        return self.ours
-
-    def seeds(self):
-        return bytes([self.drawn])
-
-    def copy(self, tensor):
-        self.ours.synchronize()
-        return tensor.clone()
-
-    def rehearse(self, work):
-        results = work()
-        self.ours.synchronize()
-        self.made.clear()
-        return results
-
-    def current(self):
-        return nullcontext()
-
-    def capture(self, work, *, is_first):
-        self.made, self.is_capturing = [], True
-        call(lib.hipStreamBeginCapture(self.ours.handle, lib.hipStreamCaptureModeRelaxed))
-        out = core.ffi.new("uint64_t *")
-        try:
-            results = work()
-        finally:
-            call(lib.hipStreamEndCapture(self.ours.handle, out))
-            owner, self.made, self.is_capturing = self.made, [], False
-        return Captured(out[0], results, (owner, Graph(out[0])))
-
-
-class Graph:
-    """Owns a captured graph."""
-
-    def __init__(self, handle):
-        self.handle = handle
-
-    def __del__(self):
-        lib.hipGraphDestroy(self.handle)
+LAYERS = 12
 
 
 @pytest.fixture
@@ -114,33 +31,6 @@ def device(monkeypatch):
     monkeypatch.setattr(function, "device_of", lambda device: made)
     yield made
     made.ours.synchronize()
-
-
-def tensor(seed, n=N):
-    """Return a tensor of random numbers, which begins where torch's tensors on a GPU do."""
-    room = torch.empty(n + 128, dtype=torch.int32)
-    start = -room.data_ptr() % 512 // 4
-    room[start : start + n] = torch.from_numpy(np.random.default_rng(seed).integers(0, 1 << 20, n, np.int32))
-    return room[start : start + n]
-
-
-def stack(device, weights):
-    """Return a function of as many layers as there are weights."""
-
-    def forward(x):
-        for name in list(weights):
-            y = device.empty(x.numel())
-            layer(device.ours.handle, x, weights[name], y)
-            x = y
-        return x
-
-    return forward
-
-
-def expected(x, weights):
-    for w in weights.values():
-        x = x * w[: x.numel()]
-    return x
 
 
 def captured_again(run):
