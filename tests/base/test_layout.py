@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "distributed": {"kernels"},
     "torch": {"graphs"},
     "metal_compat": {"kernels", "graphs", "allocator", "distributed"},  # the Apple runner encodes recordings
-    "bench": {"allocator", "kernels", "graphs", "metal_compat", "distributed"},
+    "bench": {"allocator", "kernels", "graphs", "metal_compat", "distributed", "torch"},
 }
 # What C and C++ of a folder may include besides its own headers: the core's layers, and libraries that stand alone.
 MAY_INCLUDE = {
