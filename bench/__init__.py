@@ -17,6 +17,7 @@ BENCHES = {
     "upload": "how fast weights get from files to the device",
     "collectives": "what the sum of an array over several devices costs",
     "decode": "tokens a second of a preset, and where a token's time goes",
+    "models": "the tables of all presets: one text, several, long contexts, prompts",
     "kv": "what keys and values in 8 bits change in the logits, and the memory that they take",
     "roofline": "a model of decode on AMD GPUs that are not here, from instruction counts and bytes",
     "isa": "every kernel as machine code of AMD GPUs in an emulator, beside its reference",
