@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 
@@ -12,7 +13,9 @@ import hiprt
 from hiprt import graphs, library
 from hiprt.__main__ import main
 from hiprt.bench import BENCHES, decode, graph, kernels, peers, plot
+from hiprt.bench.decode_run import MODES, Run
 from hiprt.bench.engine.models import preset
+from hiprt.bench.model_matrices import matrices, weight_bytes
 from hiprt.bench.raw import chain, steps
 from hiprt.graphs.launch.timing import read_bandwidth
 
@@ -25,7 +28,7 @@ def report():
 
 def test_modes_decode_the_same_step(report):
     """A graph is one launch for each token, an eager step one for each node; a step recorded again is replayed."""
-    graph, rerecord, eager, compiled = (report.modes[mode] for mode in decode.MODES)
+    graph, rerecord, eager, compiled = (report.modes[mode] for mode in MODES)
     assert graph.rungs["replay"] == rerecord.rungs["replay"] == compiled.rungs["replay"] == eager.rungs["eager"] == 4
     assert graph.launches_per_token == rerecord.launches_per_token == compiled.launches_per_token == 1
     assert eager.launches_per_token == graph.nodes == rerecord.nodes > 10
@@ -37,7 +40,7 @@ def test_modes_decode_the_same_step(report):
 def test_the_first_token_is_taken_by_graphs(stream, monkeypatch):
     """Prompt and step are replayed when they are timed; kernels that are launched one by one give the same tokens."""
     with hiprt.use_stream(stream):
-        work = decode.Run(preset("qwen3-mini"), stream, 9, 4, 1)
+        work = Run(preset("qwen3-mini"), stream, 9, 4, 1)
     first_token, replays, tokens = work.first_token, [], []
 
     def watched(*steps):
@@ -86,10 +89,10 @@ def test_weight_bytes(stream):
     dense, mixture = preset("qwen3-mini"), preset("qwen3-moe-mini")
     sizes = []
     for model in (dense, mixture):
-        parts = [(matrix, stack) for matrix, stack in decode.matrices(model)]
+        parts = [(matrix, stack) for matrix, stack in matrices(model)]
         sizes.append(sum(p.nbytes for m, _ in parts for p in (m.weight, m.scales, m.biases)))
-    assert decode.weight_bytes(dense) == sizes[0]
-    one, two, all_ = (decode.weight_bytes(mixture, batch) for batch in (1, 2, 64))
+    assert weight_bytes(dense) == sizes[0]
+    one, two, all_ = (weight_bytes(mixture, batch) for batch in (1, 2, 64))
     assert one < two < all_ == sizes[1]
 
 
@@ -185,7 +188,7 @@ def overlaps(axes):
 
 def test_plots(tmp_path, report, monkeypatch):
     """There is a picture for each kind of report and each device, and in it a row for each report."""
-    one = json.loads(json.dumps(decode.asdict(report)))
+    one = json.loads(json.dumps(asdict(report)))
     reports = [one, {**one, "batch": 1}, {**one, "batch": 1}, *({**one, "preset": f"{i} of many"} for i in range(9))]
     found = figures_of(monkeypatch)
     made = plot.draw([*reports, {**one, "device": "another"}], tmp_path / "out")
@@ -194,7 +197,7 @@ def test_plots(tmp_path, report, monkeypatch):
     plot.draw(reports, tmp_path / "out")
     labels = [label.get_text() for label in found["decode"].get_yticklabels()]
     assert labels[:4] == ["qwen3-moe-mini, batch 2", "qwen3-moe-mini", "qwen3-moe-mini #2", "0 of many, batch 2"]
-    assert len(found["decode"].patches) == len(decode.MODES) * len(reports)
+    assert len(found["decode"].patches) == len(MODES) * len(reports)
     for axes in (found["decode"], found["time"]):
         assert not overlaps(axes)
     # Bars of one report are as long as its kernels take together, and do not add up with those of others.
@@ -210,7 +213,7 @@ def test_plots_of_peers(tmp_path, monkeypatch, report):
     plot.draw([asked], tmp_path)
     assert [label.get_text() for label in found["peers"].get_yticklabels()] == ["torch, qwen3-moe-mini"]
     assert "hiprt was not measured" in found["peers"].get_xlabel()
-    own = {**json.loads(json.dumps(decode.asdict(report))), "batch": 1, "device": "a GPU"}
+    own = {**json.loads(json.dumps(asdict(report))), "batch": 1, "device": "a GPU"}
     plot.draw([asked, own], tmp_path)
     labels = [label.get_text() for label in found["peers"].get_yticklabels()]
     assert labels == ["hiprt, qwen3-moe-mini", "torch, qwen3-moe-mini"]

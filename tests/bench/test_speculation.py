@@ -15,6 +15,7 @@ import hiprt
 from hiprt import __main__, bfloat16, kernels
 from hiprt.array import dtype_of
 from hiprt.bench import decode
+from hiprt.bench.decode_run import Run
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.models import preset
@@ -380,7 +381,7 @@ def test_what_bench_decode_says(draft, acceptance):
 
 
 def test_tokens_that_differ_are_told(monkeypatch):
-    monkeypatch.setattr(decode.Run, "single", lambda run, tokens: [-1] * tokens)
+    monkeypatch.setattr(Run, "single", lambda run, tokens: [-1] * tokens)
     report = decode.measure("qwen3-mini", 5, 4, modes=("eager",), drafts=2)
     assert (report.compared > 0, report.equal) == (True, 0)
 
