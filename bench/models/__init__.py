@@ -20,7 +20,7 @@ from typing import Any
 
 from hiprt import library
 from hiprt.bench.check import INTERRUPTED
-from hiprt.bench.decode import MODES
+from hiprt.bench.decode_run import MODES
 from hiprt.bench.engine.models.presets import MINIS, PRESETS
 from hiprt.bench.graph import positive
 from hiprt.bench.models.plan import START, Settings, expected, planned
