@@ -16,7 +16,7 @@ from hiprt import kernels
 from hiprt.array import Array, bfloat16, empty
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.ops.attention.attention import combine_launch
-from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
+from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, GroupedHeads
 from hiprt.kernels.ops.attention.prefill_attention import TURNED, plan_of as prefill_plan, tile_rows
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.matmul.matmul import TILE_ROWS
@@ -362,10 +362,11 @@ def parts_of_attention(dtype: np.dtype[Any], width: int) -> Case:
     parts = np.concatenate([sums, tops[..., None], norms[..., None]], axis=-1)
     shares = np.exp2(tops.astype(np.float64))
     exact = (shares[..., None] * sums).sum(2) / (shares * norms).sum(2)[..., None]
+    two_heads = GroupedHeads(1, True, 2, 1, 3, width, 0, False)
 
     def call(parts: Array) -> Array:
         out = hiprt.empty((1, 2, width), dtype)
-        combine_launch((1, 2, 3, width + 2), dtype, 0, False)(current_stream(), parts=parts, gate=out, out=out)
+        combine_launch(two_heads, 3, dtype)(current_stream(), parts=parts, gate=out, out=out)
         return out
 
     return Case(f"2 heads of {width} in 3 parts", call, (parts,), exact)

@@ -10,7 +10,7 @@ from hiprt.stream import Stream, apart, leaving, new_stream
 
 __all__ = ["COUNTERS", "arrivals"]
 
-COUNTERS = 4096
+COUNTERS = 4096  # of a stream: a launch has one for each result that several of its threadgroups share
 UINT32 = np.dtype(np.uint32)
 counters: dict[int, Array] = {}  # by the numbers of streams
 lock = fork.lock()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from hiprt.kernels.ops.arrivals import COUNTERS
 from hiprt.kernels.tuning.dots import LARGEST
 from hiprt.kernels.tuning.tiling import Configuration, Product
 
@@ -38,7 +39,6 @@ MOST_BLOCKS = 4
 MOST_SUMS = 32  # blocks of all waves, whose sums are 1 KiB each of threadgroup memory
 BLOCK_SUMS = ROWS * MOST_VECTORS
 MOST_SPLIT = 4
-COUNTERS = 4096  # of threadgroups that share the width of the same blocks
 # Vector instructions of a block and of x, with its norm and without, for a step; and of a wave at its end.
 BLOCK, NORMED, PLAIN, END = 24, 78, 12, 60
 # As many as a wave of so many lanes executes beside three others while threadgroups write sums, count themselves and

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hiprt.kernels.ops.arrivals import COUNTERS
+
 if TYPE_CHECKING:
     from hiprt.kernels.tuning.target import Target
 
 __all__ = ["split_of"]
 
 MOST_SPLIT = 8
-COUNTERS = 4096  # tiles that can be counted where several threadgroups share each
 COLUMNS, DEPTH = 64, 32  # of a tile, and of a step
 LANES, WAVES = 64, 2  # of a wave, and waves of a threadgroup
 SIMDS, RESIDENT = 4, 2  # of a compute unit, and the waves that each holds

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hiprt.kernels.ops.arrivals import COUNTERS
 from hiprt.kernels.tuning.tiling import Configuration, Product
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ THREADS = 256
 LOCALS = 128  # rows of the matrix that a threadgroup takes
 STEP = 64  # codes of a row that it multiplies at a time; it takes two steps in turn
 SPLITS = (1, 2, 3, 4, 6)
-COUNTERS = 4096  # tiles that can be counted where several threadgroups share each
 MOST_MATRICES = 1024  # of a stack
 LARGEST = 2**35  # elements of a matrix, whose pieces of 16 bytes have numbers of 32 bits
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,19 @@ from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["Shares", "attention", "combine_launch", "name_of", "plan_with", "shares_of", "without_gaps"]
+__all__ = [
+    "HEADERS",
+    "STREAMED_HEADERS",
+    "AttentionPlan",
+    "Shares",
+    "attention",
+    "combine_launch",
+    "name_of",
+    "plan_with",
+    "shared_out",
+    "shares_of",
+    "without_gaps",
+]
 
 OP = "attention"
 SIMDGROUPS = 8
@@ -163,19 +176,23 @@ class AttentionPlan(NamedTuple):
     ----------
     attend : Launch
         It writes the result, or the parts of it.
+    shape : tuple of int
+    dtype : numpy.dtype
+        Those of the result.
     shares : Shares
     combine : Launch or None
         It puts the parts together.
     """
 
     attend: Launch
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
     shares: Shares
     combine: Launch | None
 
     def run(self, op: str, stream: Stream, out: Array | None, given: dict[str, Array]) -> Array:
-        """Launch on a stream, and return the result of the queries `q`; a `gate` that is not there is any array."""
-        q = given["q"]
-        out = result(op, out, q.shape, q.dtype, stream, given)
+        """Launch on a stream, and return the result; any array stands for a `gate` that is not there."""
+        out = result(op, out, self.shape, self.dtype, stream, given)
         scratch = self.shares.scratch(stream, out)
         self.attend(stream, out=out, **scratch, **given)
         if self.combine is not None:
@@ -196,10 +213,11 @@ def plan_of(
         raise ValueError(f"{OP}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
 
     streams = streams_of(call, q.dtype, target)
+    sizes = {"own_caches": call.own_caches, **call.sizes(scale)}
 
     def made(shares: Shares) -> AttentionPlan:
-        kernel, sizes = KERNEL if streams is None else STREAMED, call.sizes(scale)
-        return plan_with(kernel, call, shares, q.dtype, target, streams, own_caches=call.own_caches, **sizes)
+        kernel = KERNEL if streams is None else STREAMED
+        return plan_with(kernel, call, shares, q, target, streams, sizes)
 
     if streams is not None:
         return made(shared_out(call, streams.heads, streams.splits, target))
@@ -216,23 +234,40 @@ def plan_with(
     kernel: Kernel,
     call: GroupedHeads,
     shares: Shares,
-    dtype: np.dtype[Any],
+    q: Form,
     target: Target,
     streams: Streams | None,
-    **sizes: float,
+    sizes: Mapping[str, float],
+    heads: int | None = None,
 ) -> AttentionPlan:
-    """Return the plan for some shares; `sizes` are the scalars of the kernel beside those that the shares give."""
+    """Return the plan for some shares.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    call : GroupedHeads
+    shares : Shares
+    q : Form
+        The query heads, which have the shape and the dtype of the result.
+    target : Target
+    streams : Streams or None
+        Those of a kernel whose rows come through threadgroup memory.
+    sizes : mapping of str to float
+        The scalars of the kernel beside those that the shares give.
+    heads : int, optional
+        The query heads that a threadgroup takes; those of `shares` by default.
+    """
     attend = Launch(
         kernel,
-        (call.heads // shares.heads, shares.splits, call.rows),
+        (call.heads // (heads or shares.heads), shares.splits, call.rows),
         (threads_in(streams, target), 1, 1),
-        {"T": dtype, "WIDTH": call.width, **template_of(shares, streams)},
+        {"T": q.dtype, "WIDTH": call.width, **template_of(shares, streams)},
         splits=shares.splits,
         is_counted=shares.is_counted,
         **sizes,
     )
-    combine = None if shares.is_whole else combine_launch(shares.parts, dtype, call.gate_stride, call.is_gated)
-    return AttentionPlan(attend, shares, combine)
+    combine = None if shares.is_whole else combine_launch(call, shares.splits, q.dtype)
+    return AttentionPlan(attend, q.shape, q.dtype, shares, combine)
 
 
 def threads_in(streams: Streams | None, target: Target) -> int:
@@ -288,20 +323,9 @@ def splits_of(target: Target, capacity: int, groups: int) -> int:
     return max(1, min(table.attention_groups // groups, -(-capacity // SHORTEST_PART)))
 
 
-def combine_launch(parts: tuple[int, int, int, int], dtype: np.dtype[Any], gate_stride: int, is_gated: bool) -> Launch:
-    """Return the launch that puts the parts of each head together.
-
-    Parameters
-    ----------
-    parts : tuple of 4 int
-        The shape of the parts, as in `Shares`.
-    dtype : numpy.dtype
-        That of the result and of the gate.
-    gate_stride : int
-        Elements from one row of the gate to the next.
-    is_gated : bool
-    """
-    rows, heads, splits, width = parts[0], parts[1], parts[2], parts[3] - 2
-    grid, threads = (rows * heads, 1, 1), (-(-width // 32) * 32, 1, 1)
-    sizes = {"width": width, "heads": heads, "splits": splits, "gate_stride": gate_stride, "is_gated": is_gated}
+def combine_launch(call: GroupedHeads, splits: int, dtype: np.dtype[Any]) -> Launch:
+    """Return the launch that puts the parts of each head together, which so many threadgroups have left."""
+    grid, threads = (call.rows * call.heads, 1, 1), (-(-call.width // 32) * 32, 1, 1)
+    sizes = {"width": call.width, "heads": call.heads, "splits": splits}
+    sizes |= {"gate_stride": call.gate_stride, "is_gated": call.is_gated}
     return Launch(COMBINE, grid, threads, {"T": dtype}, **sizes)

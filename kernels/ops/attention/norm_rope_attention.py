@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.launch import Launch
-from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.attention.attention import (
     HEADERS,
     STREAMED_HEADERS,
+    AttentionPlan,
     Shares,
     attention,
-    combine_launch,
     name_of,
+    plan_with,
     shared_out,
     shares_of,
-    template_of,
-    threads_in,
     without_gaps,
 )
 from hiprt.kernels.ops.attention.frequencies import UINT64, device_frequencies
@@ -138,34 +133,7 @@ def norm_rope_attention(
     frequencies = device_frequencies(stream, base, keys.shape[-1] if dims is None else dims)
     given = {"x": qkv, "q_norm": q_norm, "k_norm": k_norm, "position": position, "keys": keys, "values": values}
     given |= {"gate": gate, "frequencies": frequencies}
-    return plan.run(stream, out, without_gaps(given, "x"))
-
-
-class JoinedPlan(NamedTuple):
-    """One launch; two where another one puts the parts of the positions together.
-
-    Attributes
-    ----------
-    attend : Launch
-    shape : tuple of int
-        That of the result.
-    shares : Shares
-    combine : Launch or None
-    """
-
-    attend: Launch
-    shape: tuple[int, ...]
-    shares: Shares
-    combine: Launch | None
-
-    def run(self, stream: Stream, out: Array | None, given: dict[str, Array]) -> Array:
-        """Launch on a stream, and return the result; what was not given is any array."""
-        out = result(OP, out, self.shape, given["x"].dtype, stream, given)
-        scratch = self.shares.scratch(stream, out)
-        self.attend(stream, out=out, **scratch, **given)
-        if self.combine is not None:
-            self.combine(stream, parts=scratch["parts"], gate=given["gate"], out=out)
-        return out
+    return plan.run(OP, stream, out, without_gaps(given, "x"))
 
 
 @Planned
@@ -183,38 +151,27 @@ def plan_of(
     eps: float,
     dims: int | None,
     target: Target,
-) -> JoinedPlan:
+) -> AttentionPlan:
     """Check the operands and return the plan."""
     made = heads_of(OP, qkv, q_norm, k_norm, position, keys, values, heads, base, dims)
-    shape = made.rows, heads, made.width
-    query = Form(shape, None, qkv.dtype, True, made.rows * heads * made.width)
+    query = Form((made.rows, heads, made.width), None, qkv.dtype, True, made.rows * heads * made.width)
     call = grouped_heads(OP, query, keys, values, position, gate, ((), (made.rows,)))
     streams = streams_of(call, qkv.dtype, target)
+    kernel = KERNEL if streams is None else STREAMED
+    sizes = {"own_caches": call.own_caches, **call.sizes(scale), "columns": made.columns, "dims": made.dims}
+    sizes |= {"is_normed": made.is_normed, "eps": eps}
+    # A loop takes all query heads of a head of keys, which it writes once.
+    taken = call.repeat if target.takes_loops else None
 
-    def joined(shares: Shares) -> JoinedPlan:
-        attend = Launch(
-            KERNEL if streams is None else STREAMED,
-            (heads // (call.repeat if target.takes_loops else shares.heads), shares.splits, made.rows),
-            (threads_in(streams, target), 1, 1),
-            {"T": qkv.dtype, "WIDTH": made.width, **template_of(shares, streams)},
-            splits=shares.splits,
-            is_counted=shares.is_counted,
-            own_caches=call.own_caches,
-            columns=made.columns,
-            dims=made.dims,
-            is_normed=made.is_normed,
-            eps=eps,
-            **call.sizes(scale),
-        )
-        combine = None if shares.is_whole else combine_launch(shares.parts, qkv.dtype, call.gate_stride, call.is_gated)
-        return JoinedPlan(attend, shape, shares, combine)
+    def joined(shares: Shares) -> AttentionPlan:
+        return plan_with(kernel, call, shares, query, target, streams, sizes, taken)
 
     if streams is not None:
         return joined(shared_out(call, streams.heads, streams.splits, target))
 
     def run(shares: Shares) -> Run:
         plan = joined(shares)
-        return lambda stream, given: plan.run(stream, None, without_gaps(given, "x"))
+        return lambda stream, given: plan.run(OP, stream, None, without_gaps(given, "x"))
 
     frequencies = Form((made.dims // 2,), None, UINT64, True, made.dims // 2)
     operands = {"x": qkv, "q_norm": q_norm, "k_norm": k_norm, "position": position, "keys": keys, "values": values}

@@ -9,12 +9,7 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ
 from hiprt.kernels.lang.operands import aligned, floating, same
-from hiprt.kernels.ops.attention.attention import (
-    HEADERS,
-    AttentionPlan,
-    plan_with,
-    shares_of,
-)
+from hiprt.kernels.ops.attention.attention import HEADERS, AttentionPlan, plan_with, shares_of
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, grouped_heads
 from hiprt.kernels.ops.paged_cache.block_table import check_block_rows, check_table
 from hiprt.kernels.tuning.table import DEFAULT
@@ -124,4 +119,4 @@ def plan_of(
     call = grouped_heads(OP, q, alike, alike, position, gate, ((rows,),))
     shares = shares_of(call, target)[0]
     sizes = {**call.sizes(scale), "capacity": pooled * block_rows, "blocks": blocks, "shift": shift}
-    return plan_with(KERNEL, call, shares, q.dtype, target, None, **sizes)
+    return plan_with(KERNEL, call, shares, q, target, None, sizes)

@@ -7,12 +7,7 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ
 from hiprt.kernels.lang.operands import floating
-from hiprt.kernels.ops.attention.attention import (
-    HEADERS,
-    AttentionPlan,
-    plan_with,
-    shares_of,
-)
+from hiprt.kernels.ops.attention.attention import HEADERS, AttentionPlan, plan_with, shares_of
 from hiprt.kernels.ops.attention.grouped_heads import SIZES, grouped_heads
 from hiprt.kernels.ops.quantized_cache.coded_heads import WIDTHS, values_of
 from hiprt.kernels.tuning.table import DEFAULT
@@ -113,4 +108,5 @@ def plan_of(
     if call.rows > LARGEST_GRID_YZ:
         raise ValueError(f"{OP}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
     shares = shares_of(call, target)[0]  # by the rules: nothing times these kernels
-    return plan_with(KERNEL, call, shares, q.dtype, target, None, own_caches=call.own_caches, **call.sizes(scale))
+    sizes = {"own_caches": call.own_caches, **call.sizes(scale)}
+    return plan_with(KERNEL, call, shares, q, target, None, sizes)
