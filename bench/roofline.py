@@ -28,8 +28,8 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.offline.resources import resources_of, text_of
 from hiprt.kernels.ops.attention.prefill_attention import KERNEL as PREFILL, tile_rows as attention_rows
-from hiprt.kernels.ops.quantized.gather_qmm import TILE_COLUMNS, TILES, tile_rows
 from hiprt.kernels.ops.quantized.qmv import DOTS, KERNEL
+from hiprt.kernels.ops.quantized.quantized_tiles import COLUMNS as TILE_COLUMNS, TILES, tile_rows
 from hiprt.kernels.tuning.dots import dots_configuration, dots_of, steps_of
 from hiprt.kernels.tuning.sharing import sharing_of, simdgroups_of
 from hiprt.kernels.tuning.target import Target, make_target

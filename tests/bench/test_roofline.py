@@ -23,7 +23,7 @@ from hiprt.bench.roofline import (
     products,
 )
 from hiprt.kernels.ops.quantized.formats import AFFINE_BITS
-from hiprt.kernels.ops.quantized.gather_qmm import SHARED_TILES, TILES, tile_rows
+from hiprt.kernels.ops.quantized.quantized_tiles import SHARED_TILES, TILES, tile_rows
 
 LOOP = """
 .LBB0_1:

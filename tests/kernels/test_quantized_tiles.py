@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import graphs, kernels, library
-from hiprt.kernels.ops.quantized.gather_qmm import multiply, tile_rows
+from hiprt.kernels.ops.quantized.quantized_tiles import tile_rows
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.target import force_generic, make_target
@@ -109,7 +109,7 @@ def test_few_tiles_share_the_width():
 )
 def test_threadgroups_share_the_width(stream, monkeypatch, close, m, n, k, split):
     """Also again, with the counters that the first launch leaves, and in a graph."""
-    monkeypatch.setattr(sys.modules[multiply.__module__], "split_of", lambda *_: split)
+    monkeypatch.setattr(sys.modules[tile_rows.__module__], "split_of", lambda *_: split)
     with force_generic():
         first = check(close, "generic", m, n, k, HALF, 32, 4).numpy()
         np.testing.assert_array_equal(check(close, "generic", m, n, k, HALF, 32, 4).numpy(), first)

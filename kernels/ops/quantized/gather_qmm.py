@@ -2,83 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from hiprt.array import Array, Form, array, make
-from hiprt.kernels.lang.dialect import OPS
+from hiprt.array import Array
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
-from hiprt.kernels.lang.operands import FLOATS, result
-from hiprt.kernels.ops.arrivals import arrivals
+from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
-from hiprt.kernels.ops.elementwise.copies import astype, contiguous
 from hiprt.kernels.ops.matmul.stacks import ITEMS, SCALARS, Numbers, Side, index_array, items, named, side_of, size_of
-from hiprt.kernels.ops.promotion import promote
-from hiprt.kernels.ops.quantized.formats import (
-    AFFINE_BITS,
-    BITS,
-    GROUP_SIZES,
-    UINT8,
-    Format,
-    check_matrix,
-    format_of,
-    listed,
-)
+from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, Format, format_of, listed
 from hiprt.kernels.ops.quantized.gathered_tiles import GatheredPlan, gathered_plan
+from hiprt.kernels.ops.quantized.operands import Operands, operands_of
+from hiprt.kernels.ops.quantized.quantized_tiles import chosen_rows, tiles_plan
 from hiprt.kernels.ops.quantized.wgmma_tiles import wgmma_plan
 from hiprt.kernels.ops.reduction.sort import argsort
-from hiprt.kernels.tuning.choices import Run, choose
-from hiprt.kernels.tuning.table import DEFAULT, Table
+from hiprt.kernels.tuning.table import Table
 from hiprt.kernels.tuning.target import Target, target_of
-from hiprt.kernels.tuning.tile_splits import split_of
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["ONE", "Operands", "gather_qmm", "multiply", "operands_of"]
+__all__ = ["ONE", "gather_qmm", "multiply", "plan_of"]
 
 ONE = Side(1, 1, 1)  # a side with one matrix
 
-PACKED_INPUTS = {
-    "x": "T",
-    "weight": "uint",
-    "scales": "T",
-    "biases": "T",
-    "left_indices": "uint",
-    "right_indices": "uint",
-}
-BODY = OPS / "quantized/quantized_tiles.metal"
-MATRIX = ("x", "weight", "scales", "biases")  # what a product with one matrix reads
-FLOAT32 = np.dtype(np.float32)
-TILE_COLUMNS = 64
-UNPACKED_ROWS = 32  # rows whose products take as long as unpacking the weights of their tile, by count of machine code
 SIMDGROUPS = 4
 ROWS = 2  # rows that a simdgroup takes, as in the packed kernel
 MOST_ROWS = 64  # rows that a plain loop on the CPU device takes, as in the packed kernel
-
-
-def tile_choices(dtype: np.dtype[Any], takes_loops: bool, table: Table = DEFAULT) -> tuple[int, ...]:
-    """Return the numbers of rows that a tile may have, the largest first."""
-    return table.tile_rows if dtype.itemsize == 2 and not takes_loops else table.tile_rows[-1:]
-
-
-def tile_instances(takes_loops: bool) -> list[dict[str, Any]]:
-    """List the instances of the kernel of tiles that are compiled ahead; others are at first use.
-
-    Those are all of codes that have other kernels of their own, and the smallest tile of the others.
-    """
-    rare = [bits for bits in AFFINE_BITS if bits not in BITS]
-    smallest = each(BITS=rare, ROWS=lambda dtype, loops: tile_choices(dtype, loops)[-1:])(takes_loops)
-    return [*each(BITS=BITS, ROWS=tile_choices)(takes_loops), *(one for one in smallest if one["T"].itemsize == 2)]
-
-
+INDICES = {"left_indices": "uint", "right_indices": "uint"}
 PACKED = Kernel(
     "quantized/quantized_matmul",
-    inputs=PACKED_INPUTS,
+    inputs={"x": "T", "weight": "uint", "scales": "T", "biases": "T", **INDICES},
     outputs={"out": "T"},
     scalars={"rows": "uint", "width": "uint", "stretch": "uint", **SCALARS},
     template={"T": "dtype", "GROUP": "int", "BITS": "int"},
@@ -88,14 +46,7 @@ PACKED = Kernel(
 )
 KERNEL = Kernel(
     "quantized/gather_qmm",
-    inputs={
-        "x": "T",
-        "weight": "uint",
-        "scales": "uchar",
-        "biases": "uchar",
-        "left_indices": "uint",
-        "right_indices": "uint",
-    },
+    inputs={"x": "T", "weight": "uint", "scales": "uchar", "biases": "uchar", **INDICES},
     outputs={"out": "T"},
     scalars={
         "columns": "uint",
@@ -111,142 +62,6 @@ KERNEL = Kernel(
     threads=128,
     instances=each(TRANSPOSED=(False, True)),
 )
-# What the body of tiles is given where threadgroups share the width of a tile, of a product with one matrix.
-SHARED = (
-    "#define HIPRT_SHARED_TILES 1",
-    "constexpr bool SHARED = true;",
-    "constexpr uint left_divisor = 1, left_modulus = 1, left_count = 1;",
-    "constexpr uint right_divisor = 1, right_modulus = 1, right_count = 1;",
-    "const uint lines = count, given = 0;",
-    "const device uint *left_indices = nullptr, *right_indices = nullptr, *order = nullptr;",
-)
-
-
-def tiles_kernel(name: str, *, is_shared: bool = False) -> Kernel:
-    """Return a kernel around the body ``quantized_tiles.metal``; with `is_shared`, threadgroups share the width."""
-    return Kernel(
-        name,
-        inputs={name: PACKED_INPUTS[name] for name in MATRIX} if is_shared else {**PACKED_INPUTS, "order": "uint"},
-        updates={"arrived": "uint", "parts": "float"} if is_shared else {},
-        outputs={"out": "T"},
-        scalars={
-            "columns": "uint",
-            "width": "uint",
-            "span": "uint",
-            "count": "uint",
-            **({"shares": "uint"} if is_shared else {name: SCALARS[name] for name in SCALARS if name != "start"}),
-        },
-        template={"T": "dtype", "BITS": "int", "ROWS": "int"},
-        headers=(
-            "quantized/codes.h",
-            "matmul/stack.h",
-            "matmul/tiles.h",
-            "quantized/run_pieces.h",
-            "quantized/tile_codes.h",
-            "quantized/tile_weights.h",
-            "quantized/kept_rows.h",
-            "quantized/shared_rows.h",
-        ),
-        threads=128,
-        waves=2,  # hiprtc of HIP 6.4 would take so many registers that there is one
-        source="\n".join([*SHARED, '#line 1 "quantized_tiles.metal"', BODY.read_text()]) if is_shared else None,
-        instances=None if is_shared else tile_instances,
-        ahead=() if is_shared else None,
-        part_of="quantized_matmul",
-    )
-
-
-TILES = tiles_kernel("quantized/quantized_tiles")
-SHARED_TILES = tiles_kernel("quantized/shared_tiles", is_shared=True)
-
-
-class Operands(NamedTuple):
-    """The operands of a product, which are contiguous and have fitting shapes and dtypes.
-
-    Attributes
-    ----------
-    x : Array, [..., M, K]
-    w, scales : Array
-    biases : Array or None
-    form : Format
-    is_transposed : bool
-    columns : int
-        The number of columns of the result, N.
-    """
-
-    x: Array
-    w: Array
-    scales: Array
-    biases: Array | None
-    form: Format
-    is_transposed: bool
-    columns: int
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether the kernel that reads 128 bits at a time takes the operands."""
-        return self.form.bits in BITS and self.has_tiles
-
-    @property
-    def has_tiles(self) -> bool:
-        """Whether the kernel of tiles takes the operands."""
-        return self.form.is_affine and self.is_transposed and not (self.x.address | self.w.address) % 16
-
-
-def operands_of(
-    op: str,
-    x: Array,
-    w: Array,
-    scales: Array,
-    biases: Array | None,
-    is_transposed: bool,
-    form: Format,
-    stream: Stream,
-) -> Operands:
-    """Return the operands of a product after checking and promoting them.
-
-    Raises
-    ------
-    ValueError
-        A dtype is wrong, or the shapes do not fit.
-    """
-    dtype, columns, is_ready = checked(op, x, w, scales, biases, is_transposed, form)
-    if is_ready:
-        return Operands(x, w, scales, biases, form, is_transposed, columns)
-    if not (x.dtype == dtype and x.is_contiguous):
-        x = astype(x, dtype, stream=stream)
-    if not (w.is_contiguous and scales.is_contiguous and scales.dtype in (dtype, UINT8)):
-        w = contiguous(w, stream=stream)
-        scales = astype(scales, dtype if form.is_affine else scales.dtype, stream=stream)
-    if biases is not None and not (biases.dtype == dtype and biases.is_contiguous):
-        biases = astype(biases, dtype, stream=stream)
-    return Operands(x, w, scales, biases, form, is_transposed, columns)
-
-
-@Planned
-def checked(
-    op: str, x: Form, w: Form, scales: Form, biases: Form | None, is_transposed: bool, form: Format
-) -> tuple[np.dtype[Any], int, bool]:
-    """Return the result's dtype and columns, and whether kernels take the operands without copies."""
-    *_, rows, width = check_matrix(op, w, scales, biases, form)
-    floats = [x, scales, biases] if form.is_affine and biases is not None else [x]
-    for value in floats:
-        if value.dtype not in FLOATS:
-            raise ValueError(f"[{op}] Only real floating types are supported but received {value.dtype}.")
-    if not x.ndim:
-        raise ValueError(f"[{op}] The first input must have at least one dimension.")
-    inner, columns = (width, rows) if is_transposed else (rows, width)
-    if x.shape[-1] != inner:
-        raise ValueError(
-            f"[{op}] Last dimension of first input with shape (..., {x.shape[-1]}) does not match the expanded "
-            f"quantized matrix ({inner}, {columns}) computed from shape {listed(w.shape)} with "
-            f"group_size={form.group_size}, bits={form.bits} and transpose={str(is_transposed).lower()}"
-        )
-    dtype = promote(*(value.dtype for value in floats))
-    given = [each for each in (x, w, scales, biases) if each is not None]
-    kinds = [(x, (dtype,)), (scales, (dtype, UINT8)), *([(biases, (dtype,))] if biases else [])]
-    is_ready = all(each.is_contiguous for each in given) and all(each.dtype in known for each, known in kinds)
-    return dtype, columns, is_ready
 
 
 @op
@@ -400,125 +215,6 @@ def multiply(
     for launch in launches_of(form, x.dtype, *sizes, *numbers, flags, given.is_packed, given.is_transposed, target):
         launch(stream, out=out, **operands)
     return out
-
-
-def tile_rows(dtype: np.dtype[Any], count: int, target: Target, *, is_single: bool = False) -> int:
-    """Return the rows of a tile for matrices that each have `count` rows: large tiles where several still remain.
-
-    The target may have tiles of which those with the least work are taken. Rows that are multiplied with a matrix start
-    anywhere in a tile, but for those of a single one: they are half a piece more where they are more than one.
-    """
-    choices = tile_choices(dtype, target.takes_loops, target.table)
-    if dtype.itemsize == 2 and target.table.matrix_tile_rows:
-
-        def work(rows: int) -> float:
-            pieces = -(-count // rows) if is_single else max(1.0, count / rows + 0.5)
-            return pieces * (rows + UNPACKED_ROWS)
-
-        return min(target.table.matrix_tile_rows, key=work)
-    return next((rows for rows in choices if count >= 4 * rows), choices[-1])
-
-
-@Planned
-def chosen_rows(
-    x: Form,
-    w: Form,
-    scales: Form,
-    biases: Form,
-    form: Format,
-    columns: int,
-    count: int,
-    left: Numbers,
-    right: Numbers,
-    is_single: bool,
-    target: Target,
-) -> int:
-    """Return the rows of a tile of a product: the rules', or those that timing has chosen.
-
-    Numbers of rows between two powers of two have one choice. Where there is not one matrix but a stack, vectors choose
-    matrices; as many rows of each are timed, one matrix behind the other.
-    """
-    dtype, width, matrices = x.dtype, x.shape[-1], right[-1]
-    rule = tile_rows(dtype, count // max(matrices, 1), target, is_single=is_single)
-    least = 1 << (count.bit_length() - 1)
-    others = (rows for rows in tile_choices(dtype, target.takes_loops, target.table) if rows <= least)
-
-    def run(way: int) -> Run:
-        lines, flags = (count, 0) if is_single else (1, 2)
-        plan = tiles_plan(form, dtype, columns, width, count, lines, left, right, flags, target, way, is_single)
-        evenly, chosen = np.arange(count) * matrices // count, list[Array]()
-
-        def launched(stream: Stream, given: dict[str, Any]) -> None:
-            if not chosen:
-                chosen.append(given["weight"] if is_single else array(evenly.astype(np.uint32), stream=stream))
-            unread = dict.fromkeys(("left_indices", "order"), given["weight"])
-            plan.run(stream, out=make((count, columns), dtype, stream), right_indices=chosen[0], **given, **unread)
-
-        return launched
-
-    kind = f"{form.bits} bits in groups of {form.group_size}, {dtype}"
-    what = "quantized_matmul" if is_single else f"gather_qmm {matrices} of"
-    name = f"{what} {columns}x{width} of {kind}, {least} to {2 * least - 1} rows"
-    operands = {"x": x, "weight": w, "scales": scales, "biases": biases}
-    return choose(target, name, [rule, *(rows for rows in others if rows != rule)], operands, run)
-
-
-class TilesPlan(NamedTuple):
-    """A launch of a kernel of tiles, and what threadgroups leave that share the width of one.
-
-    Attributes
-    ----------
-    launch : Launch
-    parts : tuple of int, or None
-        The shape of the sums of each tile, by the threadgroup that leaves them; None where none share a tile.
-    """
-
-    launch: Launch
-    parts: tuple[int, ...] | None = None
-
-    def run(self, stream: Stream, **operands: Array) -> None:
-        """Launch on a stream."""
-        if self.parts is None:
-            self.launch(stream, **operands)
-        else:
-            given = {name: operands[name] for name in ("out", *MATRIX)}
-            self.launch(stream, **given, arrived=arrivals(stream), parts=make(self.parts, FLOAT32, stream))
-
-
-@Planned
-def tiles_plan(
-    form: Format,
-    dtype: np.dtype[Any],
-    columns: int,
-    depth: int,
-    count: int,
-    lines: int,
-    left: Numbers,
-    right: Numbers,
-    flags: int,
-    target: Target,
-    rows: int | None = None,
-    is_single: bool = False,
-) -> TilesPlan:
-    """Return the plan for `count` rows of results; the rules have the rows of a tile.
-
-    Where there `is_single`, one matrix, threadgroups may share the width of a tile.
-    """
-    rows = rows or tile_rows(dtype, count // max(right[-1], 1), target, is_single=right[-1] == 1)
-    split = split_of(columns, depth, count, rows, target) if is_single and dtype.itemsize == 2 else 1
-    grid = (-(-count // rows), -(-columns // TILE_COLUMNS), split)
-    launch = Launch(
-        SHARED_TILES if split > 1 else TILES,
-        grid,
-        (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1),
-        {"T": dtype, "BITS": form.bits, "ROWS": rows},
-        columns=columns,
-        width=depth,
-        span=form.group_size,
-        count=count,
-        **({"shares": split} if split > 1 else {"lines": lines, "given": flags, **named(left, right)}),
-    )
-    return TilesPlan(launch, (grid[0] * grid[1], split, rows, TILE_COLUMNS) if split > 1 else None)
 
 
 @Planned

@@ -7,7 +7,8 @@ from hiprt.kernels.ops.elementwise.copies import contiguous
 from hiprt.kernels.ops.elementwise.silu_mul import silu_mul
 from hiprt.kernels.ops.matmul.stacks import side_of, size_of
 from hiprt.kernels.ops.quantized.formats import format_of
-from hiprt.kernels.ops.quantized.gather_qmm import gather_qmm, operands_of, plan_of
+from hiprt.kernels.ops.quantized.gather_qmm import gather_qmm, plan_of
+from hiprt.kernels.ops.quantized.operands import operands_of
 from hiprt.kernels.tuning.target import target_of
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream

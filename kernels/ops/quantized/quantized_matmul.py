@@ -6,7 +6,8 @@ from hiprt.array import Array
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.kernels.ops.matmul.stacks import side_of, size_of
 from hiprt.kernels.ops.quantized.formats import format_of
-from hiprt.kernels.ops.quantized.gather_qmm import ONE, multiply, operands_of
+from hiprt.kernels.ops.quantized.gather_qmm import ONE, multiply
+from hiprt.kernels.ops.quantized.operands import operands_of
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
