@@ -15,7 +15,7 @@ from hiprt.bench.timing import Apart, join
 from hiprt.graphs import Recording
 from hiprt.graphs.launch.timing import microseconds
 from hiprt.graphs.record.declarations import declared
-from hiprt.graphs.record.recording import Node
+from hiprt.graphs.record.node import Node
 
 __all__ = ["Kernel", "kernel_table", "kernel_times"]
 

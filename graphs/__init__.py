@@ -14,7 +14,8 @@ from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.probes import probes
 from hiprt.graphs.record.captured import capture
 from hiprt.graphs.record.dump import as_dict, dot
-from hiprt.graphs.record.recording import Node, Recording
+from hiprt.graphs.record.node import Node
+from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.stats import RUNG_NAMES, Event, Stats, explain, stats
 from hiprt.graphs.step import Step, step
 

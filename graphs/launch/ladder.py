@@ -35,10 +35,11 @@ from hiprt.graphs.launch.preparation import Part
 from hiprt.graphs.launch.timeline import mark, observe, trace
 from hiprt.graphs.launch.trust import distrust
 from hiprt.graphs.launch.verify import Mismatch, launch_verified
+from hiprt.graphs.record.argument_difference import ArgumentDifference
 from hiprt.graphs.record.captured import capture
 from hiprt.graphs.record.declarations import why_once
 from hiprt.graphs.record.dump import dump
-from hiprt.graphs.record.recording import ArgumentDifference, Recording
+from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.stats import Event, Stats, register
 from hiprt.stream import Stream
 

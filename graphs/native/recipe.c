@@ -3,7 +3,7 @@
  * A recipe has a **pattern** of the objects that the function reads, beginning with its arguments: their types, the forms
  * of their arrays, and what is a constant. Integers of the state are slots; **tests** compare sums of them with 0. Where
  * the pattern and the tests fit, the recipe adds the calls of ops that the function made to the lazy graph, leaves in the
- * objects what the function left there, and returns what it returned. See graphs/trace/recipe.py, which makes it.
+ * objects what the function left there, and returns what it returned. See graphs/trace/recipes/record.py, which makes it.
  *
  * This is the extension module hiprt.graphs.native.recipe. */
 #include "lazy.h" /* first: Python.h says so */

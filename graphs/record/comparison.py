@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from hiprt.allocator import Arena
 from hiprt.caller import Caller
 from hiprt.graphs.record.extents import Extent
-from hiprt.graphs.record.recording import Node, Recording
+from hiprt.graphs.record.node import Node
+from hiprt.graphs.record.recording import Recording
 
 __all__ = ["Change", "Recorded", "first_change"]
 

@@ -15,7 +15,8 @@ from typing import Any
 from hiprt.flags import flags
 from hiprt.graphs.record.declarations import declared
 from hiprt.graphs.record.hazards import Access, hazards
-from hiprt.graphs.record.recording import Node, Recording
+from hiprt.graphs.record.node import Node
+from hiprt.graphs.record.recording import Recording
 from hiprt.module import READ, READ_WRITE, WRITE
 
 __all__ = ["accesses", "as_dict", "dot", "dump"]

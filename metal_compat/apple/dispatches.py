@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hiprt.graphs.record.recording import Node, Recording
+from hiprt.graphs.record.node import Node
+from hiprt.graphs.record.recording import Recording
 from hiprt.metal_compat.apple.copy_kernels import COPY, FILL, RUN, THREADS
 from hiprt.metal_compat.apple.device import MetalDevice
 from hiprt.metal_compat.apple.library import Bindings, MetalModule, Sizes

@@ -1,10 +1,10 @@
 """Calls of modules (``mlx.nn.Module``), which are computed again without their Python.
 
 `hiprt run` puts `adopt` on ``mlx.nn.Module``. The call of a module within which no other one runs, a whole model's in
-mlx-lm, is then recorded (`hiprt.graphs.trace.recipe`). When two recordings are equal, the calls that they fit are made
+mlx-lm, is then recorded (`hiprt.graphs.trace.recipes`). When two recordings are equal, the calls that they fit are made
 from the recipe, in C: the weights are read where they are now, positions and lengths are computed from those in the
 caches, and the caches are left as the model's Python would have left them. For caches of other lengths a recipe is made
-from the same recording (`hiprt.graphs.trace.resized`). A call that no recipe fits runs Python.
+from the same recording (`hiprt.graphs.trace.recipes.resized`). A call that no recipe fits runs Python.
 
 What Python does besides, such as a print, a counter in a global variable, or a choice that depends on the time, is not
 seen, and happens no more. ``HIPRT_MLX_RECIPES=0`` runs Python each time.
@@ -21,8 +21,9 @@ from hiprt import collector
 from hiprt.flags import flags
 from hiprt.graphs.trace.core import Recipe
 from hiprt.graphs.trace.integer import current_recording
-from hiprt.graphs.trace.recipe import Draft, record
-from hiprt.graphs.trace.resized import resized
+from hiprt.graphs.trace.recipes.draft import Draft
+from hiprt.graphs.trace.recipes.record import record
+from hiprt.graphs.trace.recipes.resized import resized
 from hiprt.metal_compat.mlx.random import keys
 
 __all__ = ["Recipes", "adopt", "recipes_of"]

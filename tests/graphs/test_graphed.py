@@ -16,7 +16,8 @@ import hiprt  # noqa: E402
 from hiprt import core, graphs, library  # noqa: E402
 from hiprt.graphs.captured_pointers import Pointers  # noqa: E402
 from hiprt.graphs.launch.exec import Exec  # noqa: E402
-from hiprt.graphs.record import recording  # noqa: E402
+from hiprt.graphs.record.argument_difference import ArgumentDifference  # noqa: E402
+from hiprt.graphs.record.recording import Recording  # noqa: E402
 from hiprt.hip import call, lib  # noqa: E402
 from hiprt.torch import function  # noqa: E402
 
@@ -322,7 +323,7 @@ def test_what_was_pointed_is_compared_by_where_its_memory_is(device):
     third.point(table.pointers, core.ffi.new("uint64_t[]", starts))
     assert exec_.patch(third) == second.changed(third)[0] == 1
     captured = device.capture(lambda: run.function(tensor(10)), is_first=False)
-    fourth = recording.Recording.of_graph(captured.graph, 0, is_given=False, like=third)
+    fourth = Recording.of_graph(captured.graph, 0, is_given=False, like=third)
     assert exec_.patch(fourth) == third.changed(fourth)[0] == 4
 
 
@@ -488,8 +489,8 @@ def test_weights_that_change_in_place_are_seen(has_handles):
 
 def test_the_text_of_a_difference_is_made_when_somebody_asks(device, monkeypatch):
     asked = []
-    told = recording.ArgumentDifference.__str__
-    monkeypatch.setattr(recording.ArgumentDifference, "__str__", lambda self: asked.append(1) or told(self))
+    told = ArgumentDifference.__str__
+    monkeypatch.setattr(ArgumentDifference, "__str__", lambda self: asked.append(1) or told(self))
     weights = {"w": tensor(1)}
     run, x = hiprt.torch.graphed(stack(device, weights), weights=weights, name="asked"), tensor(2)
     given = [tensor(seed) for seed in range(6)]  # all are kept, so that no address comes back

@@ -14,7 +14,10 @@ from hiprt.graphs.trace import core
 from hiprt.graphs.trace.asked import TESTS
 from hiprt.graphs.trace.growth import is_longer
 from hiprt.graphs.trace.prefixes import TRACE, called, position
-from hiprt.graphs.trace.recipe import A_DICT, A_LIST, ARRAY, CONSTANT, TEST_NUMBERS, VALUE, Draft
+from hiprt.graphs.trace.recipes.draft import Draft
+from hiprt.graphs.trace.recipes.pattern import ARRAY
+from hiprt.graphs.trace.recipes.record import TEST_NUMBERS
+from hiprt.graphs.trace.recipes.template import A_DICT, A_LIST, CONSTANT, VALUE
 
 __all__ = ["resized"]
 
