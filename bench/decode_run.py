@@ -24,9 +24,9 @@ import numpy as np
 import hiprt
 from hiprt import Array, Stream, kernels, use_stream
 from hiprt.bench.engine.blocks import Blocks
-from hiprt.bench.engine.decoder import bucket
 from hiprt.bench.engine.draft import Draft
 from hiprt.bench.engine.models import Model
+from hiprt.bench.engine.room import bucket
 from hiprt.bench.engine.speculation import Speculation, speculate
 from hiprt.bench.kernel_times import Kernel, kernel_times
 from hiprt.bench.model_matrices import operations

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from hiprt import library, use_stream, zeros
 from hiprt.bench.engine.blocks import check_blocks
 from hiprt.bench.engine.command import add_model, add_quantization
-from hiprt.bench.engine.decoder import Decoder, bucket
+from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.models import Recurrent
+from hiprt.bench.engine.room import bucket
 from hiprt.bench.engine.text_model import TextModel
 from hiprt.bench.graph import positive
 from hiprt.bench.story import CHECKPOINT

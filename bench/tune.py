@@ -15,8 +15,10 @@ from typing import Any
 
 from hiprt import Stream, current_stream
 from hiprt.bench.engine.checkpoint import Checkpoint
-from hiprt.bench.engine.decoder import CHUNK, Decoder, bucket
+from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.models import PRESETS, Model, load, preset
+from hiprt.bench.engine.prompts import CHUNK
+from hiprt.bench.engine.room import bucket
 from hiprt.bench.story import CHECKPOINT
 from hiprt.bench.table import text_table
 from hiprt.command import set_run
@@ -119,7 +121,7 @@ def tune(
             decoder = Decoder(model, stream, bucket(capacity), seconds=seconds)
             for size in (size for size in chunks if size <= decoder.capacity):
                 decoder.state.give([0] * size, 0, stream)
-                decoder.fill_first(0, size)
+                decoder.recorded.choose_chunk(0, size)
     made = [] if choices is None or why else choices.made.values()
     rows = [
         Row(

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hiprt.bench.engine.beginning import Beginning
 from hiprt.bench.engine.decoder import Decoder
-from hiprt.bench.engine.generation import Beginning, Generation
+from hiprt.bench.engine.generation import Generation
 from hiprt.bench.engine.prompt_cache import shared
 from hiprt.bench.engine.report import Report
 from hiprt.bench.engine.request import Request

@@ -6,13 +6,9 @@ itself writes what the next one needs. So every step of a text launches the same
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from hiprt import Array, Event, Stream, array, kernels, use_stream
 from hiprt.bench.engine.blocks import Blocks
@@ -20,38 +16,16 @@ from hiprt.bench.engine.draft import Draft, check_draft
 from hiprt.bench.engine.logprobs import Likely
 from hiprt.bench.engine.models.model import Model, Recurrent
 from hiprt.bench.engine.prompt_cache import PromptCache
+from hiprt.bench.engine.prompts import CHUNK, check_prompt, chunks, prompts_of
+from hiprt.bench.engine.room import Room
 from hiprt.bench.engine.sampling import Sampling
-from hiprt.bench.engine.speculation import Speculation, check_speculation, speculate
+from hiprt.bench.engine.speculation import Speculation, check_speculation
 from hiprt.bench.engine.state import State
-from hiprt.graphs import Step
+from hiprt.bench.engine.steps import Steps
 from hiprt.kernels.ops.elementwise.copies import copy_into
 from hiprt.kernels.tuning.choices import SECONDS
-from hiprt.kernels.tuning.target import target_of
 
-__all__ = ["CHUNK", "Decoder", "Mark", "bucket", "chunks"]
-
-BUCKET = 256
-CHUNK = 512  # the most tokens of a prompt that one step takes
-
-
-def bucket(length: int) -> int:
-    """Return the capacity for a text of some length: the next multiple of 256, so that few graphs are made."""
-    return -(-max(length, 1) // BUCKET) * BUCKET
-
-
-def chunks(length: int, most: int = CHUNK) -> list[int]:
-    """Return the sizes of a prompt's chunks: powers of two, so that all prompts share few graphs.
-
-    Parameters
-    ----------
-    length : int
-        The tokens of the prompt.
-    most : int
-        The size of the largest chunk, a power of two.
-    """
-    sizes = [most] * (length // most)
-    rest = length % most
-    return sizes + [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
+__all__ = ["Decoder", "Mark"]
 
 
 class Mark(NamedTuple):
@@ -61,22 +35,6 @@ class Mark(NamedTuple):
     lengths: tuple[int, ...]
     tokens: Array
     steps: int
-
-
-@dataclass
-class Room:
-    """How many tokens a text may have.
-
-    Attributes
-    ----------
-    capacity : int
-        The tokens for which there is memory now.
-    limit : int
-        The tokens up to which the memory may grow.
-    """
-
-    capacity: int
-    limit: int
 
 
 class Decoder:
@@ -187,21 +145,8 @@ class Decoder:
             if drafts is not None:
                 guesses = None if draft is None else Draft(draft, drafts, capacity, kv_bits)
                 self.speculation = Speculation(drafts, guesses)
-            choices = target_of(stream).choices
-            # Ranks take what is kept alone: each timing for itself might choose other bits of what all of them compute.
-            self.chooses = choices is not None and choices.are_wanted and model.ranks is None
-            self.seconds, self.tried = seconds, set[int]()
-            if self.chooses:
-                with self.choosing():
-                    state.try_out(model)
-        # The steps hold functions, not methods: a decoder in no cycle gives its memory back as soon as it is dropped.
-        made: Callable[..., Step[..., Any]] = partial(Step, stream=stream, keep=keep, overwrite=True)
-        if self.speculation is None:
-            self.graph = made(partial(advance, model, state), name="decode")
-        else:
-            self.graph = made(partial(advance_several, model, state, self.speculation), name="speculate")
-        self.filling = made(partial(fill, model, state, self.draft), name="prefill")
-        self.drawing = made(partial(draw, state), name="draw")
+        self.recorded = Steps(model, state, self.speculation, stream, keep, seconds)
+        self.graph, self.filling, self.drawing = self.recorded.decode, self.recorded.fill, self.recorded.draw
         self.positions, self.lengths = [0] * batch, [0] * batch
         self.idle: set[int] = set()  # the texts that have ended, and have no successor
         self.prompts: list[Sequence[int]] = []
@@ -260,7 +205,7 @@ class Decoder:
         """
         prompts = prompts_of(prompt, self.batch)
         for each in prompts:
-            self.check(each)
+            check_prompt(each, self.model.config.vocab_size, self.room.limit)
         longest = max(map(len, prompts))
         if not 0 <= kept < min(map(len, prompts)):
             raise ValueError(f"{kept} tokens are kept of a prompt of {min(map(len, prompts))}: one at least is taken")
@@ -282,15 +227,6 @@ class Decoder:
         self.save_at = 0 if self.state.is_rewindable else save_at
         if 0 < self.save_at == kept:
             self.save()
-
-    def check(self, prompt: Sequence[int]) -> None:
-        """Raise ValueError where a text cannot begin with a prompt."""
-        vocabulary = self.model.config.vocab_size
-        wrong = next((token for token in prompt if not 0 <= token < vocabulary), "none")
-        if not prompt or wrong != "none":
-            raise ValueError(f"the prompt needs tokens from 0 to {vocabulary - 1}, it has {wrong}")
-        if len(prompt) >= self.room.limit:
-            raise ValueError(f"a prompt of {len(prompt)} tokens is too long for a capacity of {self.room.limit}")
 
     def release(self, sequence: int) -> None:
         """End a text while the others go on: its blocks are free for them, and its place for another text.
@@ -331,7 +267,7 @@ class Decoder:
         PoolError
             The pool has too few blocks for the prompt. The place is free then, and the other texts can go on.
         """
-        self.check(prompt)
+        check_prompt(prompt, self.model.config.vocab_size, self.room.limit)
         if not self.prompts or self.speculation is not None:
             raise ValueError("begin is for texts beside others, without guesses: call start for the first ones")
         self.release(sequence)
@@ -484,27 +420,11 @@ class Decoder:
 
     def take_chunk(self, sequence: int, size: int, *, eager: bool) -> None:
         """Take the next tokens of a text's prompt."""
-        at, fill = self.positions[sequence], self.filling.eager if eager else self.filling
+        at = self.positions[sequence]
         self.state.give(self.prompts[sequence][at : at + size], at, self.stream)
-        is_new = self.chooses and size not in self.tried
-        self.logits = self.fill_first(sequence, size) if is_new else fill(sequence, size)
+        self.logits = self.recorded.take_chunk(sequence, size, eager=eager)
         self.positions[sequence] += size
         self.eager_steps += eager
-
-    @contextmanager
-    def choosing(self) -> Iterator[None]:
-        """Let kernels be chosen by timing in the block, for what is left of the decoder's seconds."""
-        start = time.monotonic()
-        with kernels.timed_choices(self.seconds):
-            yield
-        self.seconds = max(0.0, self.seconds - (time.monotonic() - start))
-
-    def fill_first(self, sequence: int, size: int) -> Array:
-        """Take the first chunk of a size op by op, so that its kernels are chosen before a step is recorded of them."""
-        self.tried.add(size)
-        with self.choosing():
-            logits: Array = self.filling.eager(sequence, size)
-        return logits
 
     def step(self) -> None:
         """Take the next token of each text, and those guesses that are right, as one graph launch."""
@@ -555,13 +475,12 @@ class Decoder:
 
     def grow(self, needed: int) -> None:
         """Move to caches of at least twice the size; the next step is recorded again and changes its graph."""
-        old, self.room.capacity = self.capacity, min(self.room.limit, bucket(max(needed, 2 * self.capacity)))
+        old = self.room.grow(needed)
         with use_stream(self.stream):
             self.state.grow(self.model, self.capacity)
             if self.draft is not None:
                 self.draft.grow(old, self.capacity)
-        for step in (self.graph, self.filling, self.drawing):
-            step.forget()
+        self.recorded.forget()
 
     def token(self, sequence: int = 0) -> int:
         """Return the token that follows those taken so far: one of the prompt, or the one that the last step drew."""
@@ -620,51 +539,3 @@ class Decoder:
         """Take over where the text stands, at its end, where the last steps that guessed are not read."""
         if self.speculation is not None:
             self.positions = self.state.block[1].numpy(self.stream).tolist()
-
-
-def prompts_of(prompt: Sequence[int] | Sequence[Sequence[int]], batch: int) -> list[Sequence[int]]:
-    """Return the prompt of each text."""
-    if not prompt or not isinstance(prompt[0], Sequence):
-        return [cast("Sequence[int]", prompt)] * batch
-    if len(prompt) != batch:
-        raise ValueError(f"{len(prompt)} prompts for {batch} texts")
-    return list(cast("Sequence[Sequence[int]]", prompt))
-
-
-def advance(model: Model, state: State) -> Array:
-    """Launch one step: take the tokens in the step block, write the next ones there; return the logits."""
-    tokens, position = state.block[0], state.block[1]
-    if state.blocks is not None:
-        state.blocks.locate(position)
-    logits = model.decode(tokens, position, state.layers)
-    follow(state, logits)
-    return logits
-
-
-def advance_several(model: Model, state: State, speculation: Speculation) -> Array:
-    """Launch one step that guesses, of a single text; return its logits."""
-    return speculate(model, state.layers, state.block[:, 0], state.tokens[0], speculation)
-
-
-def fill(model: Model, state: State, draft: Draft | None, sequence: int, size: int) -> Array:
-    """Launch one chunk of a prompt; return the logits of its last token, which are kept for the first draw."""
-    tokens, position = state.chunk[0, :size], state.chunk[1, :size]
-    if state.blocks is not None:
-        state.blocks.locate(position, sequence)
-    logits = model.prefill(tokens, position, state.layers, sequence)
-    kernels.contiguous(logits, out=state.logits[sequence : sequence + 1])
-    if draft is not None:
-        draft.prefill(tokens, position)
-    return logits
-
-
-def draw(state: State) -> None:
-    """Launch the first draw of every text."""
-    follow(state, state.logits)
-
-
-def follow(state: State, logits: Array) -> None:
-    """Launch the draw of the tokens that follow, and move the step block to them."""
-    kernels.advance(state.block, state.tokens, state.sampler.draw(logits, state.tokens, state.block[1]))
-    if state.logprobs is not None:
-        state.logprobs.record(logits, state.block)

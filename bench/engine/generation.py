@@ -5,31 +5,32 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hiprt import Stream, allocator, flags, library, use_stream
+from hiprt.bench.engine.beginning import Beginning, encode
 from hiprt.bench.engine.checkpoint import Checkpoint
-from hiprt.bench.engine.decoder import Decoder, Mark, bucket
+from hiprt.bench.engine.decoder import Decoder, Mark
 from hiprt.bench.engine.draft import check_draft
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models import Model, load, read
-from hiprt.bench.engine.prompt_cache import PromptCache
 from hiprt.bench.engine.report import Choice, Report
 from hiprt.bench.engine.request import Request
+from hiprt.bench.engine.room import bucket
 from hiprt.bench.engine.sampling import Sampling
+from hiprt.bench.engine.shadow import Shadow
 from hiprt.bench.engine.speculation import check_speculation
-from hiprt.bench.engine.template import Template, find_template
+from hiprt.bench.engine.spent import Spent
+from hiprt.bench.engine.template import find_template
 from hiprt.bench.engine.text import Writer
 from hiprt.distributed import Communicator
 
-__all__ = ["MOST_TEXTS", "Beginning", "Generation", "difference", "encode", "generate"]
+__all__ = ["MOST_TEXTS", "Generation", "generate", "open_draft"]
 
 MOST_TEXTS = 8  # that are written side by side
 WARM_UP = 4  # tokens whose changed nodes are not counted
@@ -111,57 +112,6 @@ def open_draft(path: Path | str, checkpoint: Checkpoint) -> Checkpoint:
     return draft
 
 
-class Beginning(NamedTuple):
-    """What a text begins with.
-
-    Attributes
-    ----------
-    prompt : str
-    ids : list of int
-        The tokens.
-    is_question : bool
-        Whether the chat template is around the prompt, so that the text is an answer.
-    """
-
-    prompt: str
-    ids: list[int]
-    is_question: bool = False
-
-
-def encode(request: Request, checkpoint: Checkpoint, template: Template | None) -> list[Beginning]:
-    """Return the beginning of each text; prompts that are texts are questions in the chat template, where there is one.
-
-    Raises
-    ------
-    CheckpointError
-        The architecture is unknown, or the template cannot write them.
-    ValueError
-        A prompt exceeds what the model was trained for, or there is a system prompt and no template.
-    """
-    limit = read(checkpoint.settings).max_position_embeddings
-    is_question = template is not None and request.chat_template
-    if request.system_prompt and not is_question:
-        raise ValueError(f"a system prompt is part of a chat template, which {checkpoint.path} does not have")
-    system = [{"role": "system", "content": request.system_prompt}] if request.system_prompt else []
-    texts = []
-    for prompt in request.prompts:
-        if not isinstance(prompt, str):
-            written = checkpoint.tokenizer.decode(list(prompt), skip_special_tokens=False)
-            texts.append(Beginning(written, list(prompt)))
-        elif template is not None and is_question:
-            asked = template.render([*system, {"role": "user", "content": prompt}], request.template_values)
-            texts.append(Beginning(prompt, checkpoint.encode(asked, special=False), is_question=True))
-        else:
-            texts.append(Beginning(prompt, checkpoint.encode(prompt)))
-    if request.load_cache is not None and request.prompt is None and not request.prompt_ids:
-        ids = PromptCache.read_tokens(request.load_cache)
-        texts = [Beginning(checkpoint.tokenizer.decode(ids, skip_special_tokens=False), ids)] * len(texts)
-    longest = max(len(text.ids) for text in texts)
-    if longest >= limit:
-        raise ValueError(f"a prompt of {longest} tokens leaves no place among the {limit} positions of the model")
-    return texts
-
-
 class Generation:
     """One run of a model over prompts: a decoder, a second one that runs eagerly for verification, and clocks.
 
@@ -231,10 +181,9 @@ class Generation:
         self.changed = self.decoder.graph.ladder.stats.changed
         self.launches = self.steps = 0
         # These have streams of their own: what the shadow launches is not counted, and reads wait for no later step.
-        self.shadow = made(stream=Stream(stream.device)) if request.verify else None
+        self.shadow = Shadow(made(stream=Stream(stream.device))) if request.verify else None
         self.reader = Stream(stream.device)
         self.counted: list[int] = []  # tokens of each step that guessed
-        self.verifying = 0.0  # seconds that verification took
         self.spent = Spent()
         self.report = Report(
             texts[0].prompt,
@@ -253,6 +202,16 @@ class Generation:
             draft=None if request.draft is None else str(request.draft),
             tp=request.tp,
         )
+
+    @property
+    def decoders(self) -> list[Decoder]:
+        """The decoder, and that of the shadow."""
+        return [self.decoder] if self.shadow is None else [self.decoder, self.shadow.decoder]
+
+    @property
+    def verifying(self) -> float:
+        """The seconds that verification has taken."""
+        return 0.0 if self.shadow is None else self.shadow.seconds
 
     def most(self, length: int) -> int:
         """Return how many tokens may follow a prompt: behind its last position the model has not been trained."""
@@ -310,7 +269,7 @@ class Generation:
         # The last token is taken anew by whoever reads the cache, for the logits behind it.
         save_at = len(ids[0]) - 1 if save else self.save_at
         kept = self.kept
-        for decoder in filter(None, (self.decoder, self.shadow)):
+        for decoder in self.decoders:
             kept = kept if load is None else decoder.read_cache(load, prompts)
             decoder.start(prompts, self.sampling.temperature, seed, kept=kept, save_at=save_at)
         if kept or load is not None:
@@ -351,7 +310,7 @@ class Generation:
 
     def release(self, sequence: int) -> None:
         """Give the blocks of a text that has ended to those beside it."""
-        for decoder in filter(None, (self.decoder, self.shadow)):
+        for decoder in self.decoders:
             if decoder.blocks is not None and sequence not in decoder.idle:
                 decoder.release(sequence)
 
@@ -372,7 +331,7 @@ class Generation:
 
     def prefill(self, stopped: Callable[[], bool], progress: Callable[[int, int], object]) -> bool:
         """Take the prompts in chunks; return whether all of them were taken."""
-        beside = None if self.shadow is None else self.shadow.prefill(eager=True)
+        beside = None if self.shadow is None else self.shadow.decoder.prefill(eager=True)
         chunks = self.decoder.prefill(eager=self.request.eager)
         while not stopped():
             taken = next(chunks, None)
@@ -403,7 +362,7 @@ class Generation:
                 self.report.stop = "interrupted"
             elif written + 1 < most:
                 self.step()
-                if self.shadow is not None and not self.verify(self.shadow.step_eager):
+                if self.shadow is not None and not self.verify(self.shadow.decoder.step_eager):
                     return
                 following = self.decoder.mark()
             places = self.read(pending)[: most - written]
@@ -417,7 +376,7 @@ class Generation:
         if self.request.speculate and mark.steps:
             self.counted.append(len(places))
             if self.shadow is not None:
-                self.shadow.positions = self.decoder.positions  # it has taken the same steps
+                self.shadow.decoder.positions = self.decoder.positions  # it has taken the same steps
         return places
 
     def step(self) -> None:
@@ -435,7 +394,7 @@ class Generation:
             self.changed = self.decoder.graph.ladder.stats.changed
 
     def verify(self, beside: Callable[[], object]) -> bool:
-        """Take the same tokens with the shadow decoder; return whether its logits have the same bits.
+        """Take the same tokens with the shadow; return whether its logits have the same bits.
 
         Parameters
         ----------
@@ -448,20 +407,11 @@ class Generation:
             A rank is gone that has a part of the model.
         """
         assert self.shadow is not None
-        self.stream.synchronize()
-        reached = time.perf_counter()
-        with measured(self.shadow.stream) as memory:
-            beside()
+        found = self.shadow.compare(self.decoder, beside)
         if self.steps == 1:
-            self.report.eager_peak_bytes = self.own_bytes + memory.stats().peak
-        found = difference(self.decoder.logits.numpy(self.stream), self.shadow.logits.numpy(self.shadow.stream))
-        # Once a rank is gone sums are no results: they differ, which says nothing of the graph.
-        self.decoder.model.check()
-        self.verifying += time.perf_counter() - reached
+            self.report.eager_peak_bytes = self.own_bytes + self.shadow.peak_bytes
         if found is not None:
-            index, graph, eager = found
-            at = self.decoder.position - 1
-            self.report.mismatch = f"token {at}: logit {index} is {graph!r} in the graph and {eager!r} run eagerly"
+            self.report.mismatch = found
             self.report.verified, self.report.stop = False, "mismatch"
         return found is None
 
@@ -494,56 +444,3 @@ class Generation:
         report.lower_bound_bytes = sum(plan.lower_bound for plan in graph.plans)
         report.peak_bytes = allocator.default_pool.stats().peak
         report.graph_peak_bytes = self.own_bytes + graph.nbytes
-
-
-@dataclass
-class Spent:
-    """What groups of texts took.
-
-    Attributes
-    ----------
-    first : float or None
-        Seconds to the first token of the first group; None before it.
-    prompts, texts : float
-        Seconds to the first tokens, and from those to the last ones.
-    prompt_tokens : int
-    tokens : float
-        The generated tokens that the seconds of `texts` are for.
-    """
-
-    first: float | None = None
-    prompts: float = 0.0
-    texts: float = 0.0
-    prompt_tokens: int = 0
-    tokens: float = 0.0
-
-    def add(self, times: list[float], tokens: int, prompt_tokens: int) -> None:
-        """Add a group of texts with so many tokens, and the seconds from the start of its prompts to each step."""
-        if not times:
-            return
-        self.first = times[0] if self.first is None else self.first
-        self.prompts += times[0]
-        self.prompt_tokens += prompt_tokens
-        # A text of one token has no later one: its time is that of the prompt.
-        self.texts += times[-1] - times[0] if len(times) > 1 else times[0]
-        self.tokens += tokens * max(len(times) - 1, 1) / len(times)
-
-
-@contextmanager
-def measured(stream: Stream) -> Iterator[allocator.Pool]:
-    """Allocate from a pool that counts, within the block, what is allocated on a stream; yield that pool."""
-    stream.memory = memory = allocator.Pool(allocator.default_pool.allocate, "measured")
-    try:
-        yield memory
-    finally:
-        stream.memory = None
-
-
-def difference(graph: NDArray[Any], eager: NDArray[Any]) -> tuple[int, float, float] | None:
-    """Return the index and both values of the first element whose bits differ, or None."""
-    bits = np.dtype(f"u{graph.dtype.itemsize}")
-    unequal = np.flatnonzero(graph.reshape(-1).view(bits) != eager.reshape(-1).view(bits))
-    if not unequal.size:
-        return None
-    index = int(unequal[0])
-    return index, float(graph.reshape(-1)[index]), float(eager.reshape(-1)[index])

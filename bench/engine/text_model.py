@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from hiprt import Array, Stream, array, empty, kernels, use_stream
+from hiprt.bench.engine.beginning import encode
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.conversation import Conversation
-from hiprt.bench.engine.decoder import Decoder, bucket, chunks
-from hiprt.bench.engine.generation import Generation, encode, open_draft
+from hiprt.bench.engine.decoder import Decoder
+from hiprt.bench.engine.generation import Generation, open_draft
 from hiprt.bench.engine.models import Model, load as load_model
+from hiprt.bench.engine.prompts import chunks
 from hiprt.bench.engine.report import Report
 from hiprt.bench.engine.request import Request
+from hiprt.bench.engine.room import bucket
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.template import find_template
 from hiprt.bench.story import CHECKPOINT

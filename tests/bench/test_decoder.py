@@ -7,9 +7,10 @@ from hypothesis import given, strategies as st
 
 from hiprt import Stream
 from hiprt.allocator import default_pool
-from hiprt.bench.engine.decoder import Decoder, chunks
+from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.models import preset
 from hiprt.bench.engine.models.presets import MINIS
+from hiprt.bench.engine.prompts import chunks
 
 PROMPTS = [[3, 141, 59, 26, 53, 58, 97], list(range(20, 61)), [7], [9, 8, 7, 6, 5, 4, 3, 2]]
 

@@ -18,9 +18,10 @@ from hiprt.bench.engine import command, generation, loading_bar
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.errors import CheckpointError
-from hiprt.bench.engine.generation import difference, generate
+from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.models.transformer import Transformer
 from hiprt.bench.engine.request import Request
+from hiprt.bench.engine.shadow import difference
 from hiprt.bench.engine.text import Text
 from hiprt.errors import RankError
 

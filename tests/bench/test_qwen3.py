@@ -5,8 +5,9 @@ import pytest
 from helpers import checkpoints
 
 from hiprt.bench.engine.checkpoint import Checkpoint
-from hiprt.bench.engine.decoder import Decoder, bucket
+from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.models import load
+from hiprt.bench.engine.room import bucket
 from hiprt.bench.story.reference import Model
 
 PROMPT = [3, 141, 59, 26, 53, 58, 97]

@@ -2,8 +2,9 @@
 
 from hiprt import Stream, use_stream
 from hiprt.bench.engine.checkpoint import Checkpoint
-from hiprt.bench.engine.decoder import Decoder, bucket
+from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.models import load
+from hiprt.bench.engine.room import bucket
 from hiprt.bench.engine.text import Text
 from hiprt.bench.story import CHECKPOINT
 from hiprt.bench.story.prompts import PROMPTS, score
