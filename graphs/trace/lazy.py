@@ -9,284 +9,37 @@ its leaves hold each time, such as the weights of a model, becomes part of the p
 from __future__ import annotations
 
 import weakref
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import partial
-from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 
 from hiprt import collector, fork, kernels
-from hiprt.array import Array, empty
-from hiprt.flags import flags
-from hiprt.graphs.step import Step
+from hiprt.array import Array
 from hiprt.graphs.trace.core import Primitive, cut, hold, is_pinned
-from hiprt.graphs.trace.growth import Outline, regrown
+from hiprt.graphs.trace.growth import Outline
 from hiprt.graphs.trace.integer import current_recording
+from hiprt.graphs.trace.lowered import SMALL, Lowered, Name, passed
 from hiprt.graphs.trace.mark import Mark, mark
-from hiprt.graphs.trace.memory import Memory
-from hiprt.graphs.trace.passes import improved
-from hiprt.graphs.trace.passes.decode.matrices import moves
-from hiprt.graphs.trace.passes.in_place import in_place
-from hiprt.graphs.trace.passes.states import states
 from hiprt.graphs.trace.prefixes import TRACE
 from hiprt.graphs.trace.program import Program
-from hiprt.graphs.trace.rebuild import rebuild
+from hiprt.graphs.trace.shortcut import Short, Shortcut
 from hiprt.stream import Stream, current_stream, leaving
 
 __all__ = ["check", "checks", "evaluate", "forget_gone", "held", "read", "recording", "value_of", "wait", "whole_cut"]
 
 MOST_PROGRAMS = 512  # that are kept
-SMALL = 64  # bytes of an input that is copied rather than patched
 
 trace = TRACE
 recording = trace.recording
 lock = fork.rlock()
-known: OrderedDict[tuple[bytes, Stream], Lowered] = OrderedDict()
-shortcuts: OrderedDict[tuple[bytes, Stream], Shortcut] = OrderedDict()
+known: OrderedDict[Name, Lowered] = OrderedDict()
+shortcuts: OrderedDict[Name, Shortcut] = OrderedDict()
 seen: OrderedDict[bytes, list[int]] = OrderedDict()  # the addresses of what the leaves held
-gone: list[tuple[bytes, Stream]] = []
+gone: list[Name] = []
 left: weakref.WeakSet[Stream] = weakref.WeakSet()  # streams that were closed
 checks: list[Callable[[], None]] = []  # what is called behind each wait for the device, and may raise
-address_of = attrgetter("address")
-
-
-class Lowered:
-    """The program of a structure, and the step that runs it.
-
-    Parameters
-    ----------
-    outline : Outline
-        Of the structure.
-    program : Program
-        What the passes made of it; its inputs are the leaves that are not constants, in order.
-    name : tuple
-        Its key, and the stream.
-    leaves : list of Array
-        Those of the cut.
-    arrays : list of Array
-        What they hold.
-    constants : list of int
-        The leaves that are taken to hold the same array each time, by place: the program captured what they hold.
-
-    Attributes
-    ----------
-    cells : dict
-        The small inputs that were another array at some call, by place: the step reads them from memory of its own,
-        into which they are copied, so that it is replayed whatever they are.
-    state : int
-        The place of a large input that is written in place, such as a cache; -1 where there is none.
-    state_address : int
-        Where it was at the last call.
-    """
-
-    def __init__(
-        self,
-        outline: Outline,
-        program: Program,
-        name: tuple[bytes, Stream],
-        leaves: list[Array],
-        arrays: list[Array],
-        constants: list[int],
-    ) -> None:
-        key, self.stream = name
-        self.outline, self.program, self.constants = outline, program, constants
-        self.kept = kept_of(leaves, constants)
-        self.pick = picker(constants)
-        self.addresses = list(map(address_of, self.pick(arrays)))
-
-        def note_gone(_: object) -> None:
-            gone.append(name)
-
-        self.alive = [weakref.ref(leaves[i], note_gone) for i in constants]
-        numbers = [value.number for value in self.program.inputs]
-        roots = Memory(self.program)
-        # An output that is an input, written in place, is returned as it is given.
-        self.given = [
-            numbers.index(roots.root_of(value)) if roots.root_of(value) in roots.outside else -1
-            for value in self.program.outputs
-        ]
-        self.is_plain = all(
-            at < 0 or value.number == numbers[at] for at, value in zip(self.given, self.program.outputs)
-        )
-        self.cells: dict[int, Array] = {}
-        # What an output shows stays where it is: a cell is written again by the next call.
-        staying = roots.written | {roots.root_of(value) for value in self.program.outputs}
-        self.small = [
-            i
-            for i, value in enumerate(self.program.inputs)
-            if value.nbytes <= SMALL and value.number not in staying and value.is_contiguous
-        ]
-        before = seen[key]
-        self.latest = {i: before[self.kept[i]] for i in self.small}  # their addresses
-        self.state = next((at for at in self.given if at >= 0 and self.program.inputs[at].nbytes > SMALL), -1)
-        self.state_address = 0
-        returned = [i for i, at in enumerate(self.given) if at < 0 or not self.is_plain]
-        made = partial(run, self.program, returned)  # which does not hold the Lowered, so that both go at once
-        captured = self.program.captured
-        self.step: Step[..., tuple[Array, ...]] = Step(
-            made, name="mlx.eval", stream=self.stream, moves=self.is_plain, captured=captured
-        )
-
-    def grown(self, outline: Outline, arrays: list[Array], constants: list[int]) -> Program | None:
-        """Return the program of a structure that differs in the lengths of caches alone; None for another one."""
-        if constants != self.constants or not self.fits(arrays) or not outline.is_grown(self.outline):
-            return None
-        if not outline.suits(self.program, self.kept):
-            return None
-        return regrown(self.program, [arrays[i] for i in self.kept])
-
-    def fits(self, arrays: list[Array]) -> bool:
-        """Whether the leaves hold the arrays that the program captured; what is captured is not freed meanwhile."""
-        return list(map(address_of, self.pick(arrays))) == self.addresses
-
-    def still(self, arrays: list[Array]) -> list[int]:
-        """Return the constants of which that is true."""
-        return [i for i, address in zip(self.constants, self.addresses) if arrays[i].address == address]
-
-    def let_go(self) -> None:
-        """Hold the memory of earlier calls no longer; the program is kept, and the next call makes a graph of it."""
-        self.step.forget()
-        self.step.ladder.execs.clear()
-        self.step.recordings = []
-
-    def run(self, arrays: list[Array]) -> list[Array]:
-        """Return the outputs for what the leaves hold that are kept."""
-        placed = list(arrays)
-        if self.state >= 0:
-            self.state_address = arrays[self.state].address
-        for i in self.small:
-            address = arrays[i].address
-            if i not in self.cells and self.latest[i] != address:
-                form = arrays[i].form
-                self.cells[i] = empty(form.shape, form.dtype, self.stream)
-            if i in self.cells:
-                self.cells[i].copy_from(arrays[i], self.stream)
-                placed[i] = self.cells[i]
-            self.latest[i] = address
-        rest = iter(self.step(*placed))
-        return [arrays[at] if at >= 0 and self.is_plain else next(rest) for at in self.given]
-
-
-class Short:
-    """A cut in which calls stand for those of recipes; it holds nothing of it.
-
-    Attributes
-    ----------
-    name : tuple
-        Its key, and the stream.
-    rules : list
-        Those of the primitives, whose addresses are in the key.
-    leaves : dict
-        The places of the leaves, by id.
-    dead : bytes
-    results : list of int
-        The ids of the results.
-    is_apart : bool
-        Whether none of the leaves is also a fixed array of such a call, so that it is another one each time.
-    """
-
-    def __init__(
-        self,
-        name: tuple[bytes, Stream],
-        primitives: list[Primitive],
-        leaves: list[Array],
-        dead: bytes,
-        results: list[Array],
-    ) -> None:
-        self.name, self.dead = name, dead
-        self.rules = [primitive.rule for primitive in primitives]
-        self.leaves = {id(leaf): i for i, leaf in enumerate(leaves)}
-        joint = [primitive for primitive in primitives if primitive.stamp]
-        # One value may be both a fixed array and an input.
-        fixed = Counter(id(part) for primitive in joint for part in primitive.arguments)
-        fixed.subtract(id(part) for primitive in joint for part in primitive.inputs)
-        self.is_apart = not any(fixed[leaf] for leaf in self.leaves)
-        self.results = list(map(id, results))
-
-
-class Shortcut:
-    """The program of a structure in which calls stand for those of recipes, which need not be put there to run it.
-
-    Parameters
-    ----------
-    name : tuple
-        That of the program in `known`.
-    short : Short
-    leaves, dead, results
-        Those of the cut of the same values in which no call stands for others.
-
-    Attributes
-    ----------
-    is_right : bool
-        Whether both cuts need and may overwrite the same.
-    """
-
-    def __init__(
-        self, name: tuple[bytes, Stream], short: Short, leaves: list[Array], dead: bytes, results: list[Array]
-    ) -> None:
-        lowered = known[name]
-        self.name, self.lowered, self.moves = name, weakref.ref(lowered), moves.count
-        self.rules = short.rules
-        places = [short.leaves.get(id(leaf), -1) for leaf in leaves]
-        self.places = [(i, places[i]) for i in lowered.kept]
-        # What is not among the short cut's leaves is fixed: a recipe's constants, and the fixed arrays of the key.
-        self.fixed = {i: leaves[i].primitive.arguments[0] for i in lowered.kept if places[i] < 0}
-        self.constants = [(places[i], n) for i, n in zip(lowered.constants, lowered.addresses) if places[i] >= 0]
-        self.captured = {id(leaves[i].primitive.arguments[0]) for i, place in enumerate(places) if place < 0}
-        made = {id(value): i for i, value in enumerate(results)}
-        self.order = [made.get(each, -1) for each in short.results]
-        is_alike = all(bool(now) == bool(place >= 0 and short.dead[place]) for place, now in zip(places, dead))
-        self.is_right = short.is_apart and is_alike and made.keys() == set(short.results)
-
-    def run(self, leaves: list[Array]) -> tuple[Array, ...] | None:
-        """Return what is computed of the leaves of a short cut; None where the program is not the one for them."""
-        lowered = self.lowered()
-        if lowered is None or known.get(self.name) is not lowered or moves.count != self.moves:
-            return None
-        arrays = [leaf.primitive.arguments[0] for leaf in leaves]
-        # An input that is also a fixed array makes another structure.
-        if not self.captured.isdisjoint(map(id, arrays)):
-            return None
-        if any(arrays[place].address != address for place, address in self.constants):
-            return None
-        made = lowered.run([self.fixed[i] if place < 0 else arrays[place] for i, place in self.places])
-        return tuple([made[i] for i in self.order])
-
-
-def passed(program: Program, dead: bytes, arrays: list[Array], constants: list[int]) -> Program:
-    """Return what the passes make of a cut's program, with constants in the place of leaves."""
-    leaves = program.inputs
-    names = set(flags.mlx_passes)
-    simple, _ = improved(program, names & {"simplify"})
-    fixed = {simple.inputs[i].number: arrays[i] for i in constants}
-    copied = rebuild(simple, lambda _, call, __: call(), constants=fixed)
-    written = {value.number for value, i in zip(copied.inputs, kept_of(leaves, constants)) if dead[i]}
-    holders = {id(arrays[i]): leaves[i] for i in constants if not is_pinned(arrays[i])}
-    placed = in_place(copied, written)
-    numbered = {old.number: new.number for old, new in zip(copied.inputs, placed.inputs)}
-    large = {numbered[value.number] for value in copied.inputs if value.number in written and value.nbytes > SMALL}
-    made, _ = improved(states(placed, large), names - {"simplify"}, holders)
-    return made
-
-
-def kept_of(leaves: Sequence[Array], constants: list[int]) -> list[int]:
-    """Return the places of the leaves that are no constants."""
-    return sorted(set(range(len(leaves))) - set(constants))
-
-
-def run(program: Program, returned: list[int], *arrays: Array) -> tuple[Array, ...]:
-    """Run a program, and return some of its outputs."""
-    found = program.run(*arrays)
-    return tuple([found[i] for i in returned])
-
-
-def picker(places: list[int]) -> Callable[[list[Array]], Sequence[Array]]:
-    """Return what gives the items of a list at some places."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return lambda items: [items[i] for i in places]
 
 
 def value_of(array: Array) -> Array:
@@ -361,7 +114,7 @@ def evaluate(values: Sequence[Array]) -> None:
         key, primitives, leaves, dead, results = cut(wanted)
         name = key, stream
         shortcut = shortcuts.get(name)
-        found = None if shortcut is None else shortcut.run(leaves)
+        found = None if shortcut is None else shortcut.run(leaves, known.get(shortcut.name))
         if found is not None:
             hold(results, found, mark(stream))
             return
@@ -406,12 +159,12 @@ def evaluate(values: Sequence[Array]) -> None:
                     lowered = lower(name, program, arrays, dead, lowered, earlier)
             made = tuple(lowered.run([arrays[i] for i in lowered.kept]))
             if short is not None:
-                shorten(short, Shortcut(name, short, leaves, dead, results))
+                shorten(short, Shortcut(lowered, short, leaves, dead, results))
         hold(results, made, mark(stream))
 
 
 def lower(
-    name: tuple[bytes, Stream],
+    name: Name,
     program: Program,
     arrays: list[Array],
     dead: bytes,
@@ -443,7 +196,7 @@ def lower(
     better = None if earlier is None else earlier.grown(outline, arrays, constants)
     if better is None:
         better = passed(program, dead, arrays, constants)
-    made = known[name] = Lowered(outline, better, name, leaves, arrays, constants)
+    made = known[name] = Lowered(outline, better, name, leaves, arrays, constants, seen[name[0]], gone.append)
     if len(known) > MOST_PROGRAMS:
         known.popitem(last=False)
         forget_shortcuts()
