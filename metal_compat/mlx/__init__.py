@@ -25,6 +25,7 @@ from hiprt.metal_compat.mlx.array import *  # noqa: F403
 from hiprt.metal_compat.mlx.compiled import *  # noqa: F403
 from hiprt.metal_compat.mlx.convolutions import *  # noqa: F403
 from hiprt.metal_compat.mlx.creation import *  # noqa: F403
+from hiprt.metal_compat.mlx.diagonals import *  # noqa: F403
 from hiprt.metal_compat.mlx.drawing import *  # noqa: F403
 from hiprt.metal_compat.mlx.dtypes import *  # noqa: F403
 from hiprt.metal_compat.mlx.elementwise import *  # noqa: F403
@@ -32,6 +33,7 @@ from hiprt.metal_compat.mlx.evaluation import *  # noqa: F403
 from hiprt.metal_compat.mlx.export import *  # noqa: F403
 from hiprt.metal_compat.mlx.files import *  # noqa: F403
 from hiprt.metal_compat.mlx.fp8 import *  # noqa: F403
+from hiprt.metal_compat.mlx.joins import *  # noqa: F403
 from hiprt.metal_compat.mlx.memory import *  # noqa: F403
 from hiprt.metal_compat.mlx.printing import printoptions as printoptions, set_printoptions as set_printoptions
 from hiprt.metal_compat.mlx.products import *  # noqa: F403

@@ -11,8 +11,9 @@ import numpy as np
 from hiprt import kernels
 from hiprt.array import Array, zeros
 from hiprt.metal_compat.mlx.array import array, as_array
+from hiprt.metal_compat.mlx.joins import pad
 from hiprt.metal_compat.mlx.lazy import apply
-from hiprt.metal_compat.mlx.shapes import pad, reshape
+from hiprt.metal_compat.mlx.shapes import reshape
 
 __all__ = [
     "conv1d", "conv2d", "conv3d", "conv_general", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",

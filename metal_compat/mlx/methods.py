@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hiprt.metal_compat.mlx import elementwise, reductions, shapes
+from hiprt.metal_compat.mlx import diagonals, elementwise, joins, reductions, shapes
 from hiprt.metal_compat.mlx.array import array
 from hiprt.metal_compat.mlx.indexing import At, assigned, taken
 from hiprt.metal_compat.mlx.products import matmul
@@ -21,9 +21,9 @@ METHODS = {
         "all", "any", "argmax", "argmin", "cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "logsumexp", "max",
         "mean", "min", "prod", "std", "sum", "var",
     ),
-    shapes: (
-        "diag", "diagonal", "flatten", "moveaxis", "reshape", "split", "squeeze", "swapaxes", "transpose", "view",
-    ),
+    shapes: ("flatten", "moveaxis", "reshape", "squeeze", "swapaxes", "transpose", "view"),
+    joins: ("split",),
+    diagonals: ("diag", "diagonal"),
 }  # fmt: skip
 BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",

@@ -10,6 +10,7 @@ import numpy as np
 from hiprt import kernels
 from hiprt.array import Array
 from hiprt.metal_compat.mlx.array import array, as_array
+from hiprt.metal_compat.mlx.diagonals import diagonal
 from hiprt.metal_compat.mlx.elementwise import conjugate
 from hiprt.metal_compat.mlx.lazy import apply
 from hiprt.metal_compat.mlx.shapes import axis_in, broadcast_to, expand_dims, flatten, reshape, swapaxes, transpose
@@ -178,8 +179,6 @@ def parsed(subscripts: str, ndims: list[int]) -> tuple[list[list[str]], list[str
 
 def diagonals(x: array, letters: list[str]) -> tuple[array, list[str]]:
     """Return an array in which no letter comes twice."""
-    from hiprt.metal_compat.mlx.shapes import diagonal
-
     for letter in dict.fromkeys(letters):
         while letters.count(letter) > 1:
             first = letters.index(letter)
