@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hiprt.bench.engine.decoder import bucket
+from hiprt.bench.engine.room import bucket
 from hiprt.bench.engine.models import FORM, read
 from hiprt.bench.engine.models.config import Config
 from hiprt.bench.engine.models.presets import settings_of
