@@ -39,6 +39,9 @@ class Event(NamedTuple):
         where that is the reason. For a split, the line that caused it, the array, and what would avoid it.
     seconds : float
         What taking the rung cost on the host.
+    remedy : str
+        What would avoid it, where an argument of the step is the reason. ``HIPRT_GRAPH_EXPLAIN`` prints it once for
+        each step.
     """
 
     step: str
@@ -47,6 +50,7 @@ class Event(NamedTuple):
     key: int = 0
     difference: str = ""
     seconds: float = 0.0
+    remedy: str = ""
 
     def __str__(self) -> str:
         parts = [f"{self.step} [{self.key:016x}] {self.rung}: {self.reason}", self.difference]
@@ -78,6 +82,8 @@ class Stats:
         Number of calls that are kept, to be launched again without the function.
     nbytes : int
         Bytes of device memory that those take (``HIPRT_GRAPH_KEEP_MB``).
+    advised : set of str
+        The remedies that were printed.
     """
 
     name: str
@@ -89,6 +95,7 @@ class Stats:
     last: tuple[Event, object] | None = None
     signatures: int = 0
     nbytes: int = 0
+    advised: set[str] = field(default_factory=set, repr=False)
 
     @property
     def rungs(self) -> dict[str, int]:
@@ -111,6 +118,9 @@ class Stats:
         events.append(self.last)
         if flags.graph_explain:
             print(f"hiprt: {told(*self.last)}", file=sys.stderr)
+            if event.remedy and event.remedy not in self.advised:
+                self.advised.add(event.remedy)
+                print(f"hiprt:   {event.remedy}", file=sys.stderr)
 
     @property
     def latest(self) -> Event | None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from hiprt import core, fork, library, objects
+from hiprt.array import Array
 from hiprt.device import current_device
 from hiprt.hip import call, handle, lib
 from hiprt.stream import Stream
 
-__all__ = ["ADDRESS", "READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module", "laid_over"]
+__all__ = ["ADDRESS", "READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module", "kind_of", "laid_over"]
 
 # What a kernel does with an argument: takes it by value, or reads or writes the memory that it points to.
 SCALAR: int = lib.HIPRT_BY_VALUE
@@ -39,6 +40,8 @@ FORMATS = {
     "address": "Q",
 }
 
+WHOLE = frozenset(name for name, format_ in FORMATS.items() if format_ in "bBhHiIqQ")  # of integers
+
 lock = fork.lock()
 # Functions by the address of the core's kernel, so that recorded nodes can be shown with their arguments' names.
 functions: weakref.WeakValueDictionary[int, Function] = weakref.WeakValueDictionary()
@@ -61,6 +64,13 @@ def argument_values(handle: int, block: bytes) -> dict[str, Any]:
             at = lib.hiprt_kernel_offset(function.core, i)
             values[argument.name] = argument.value(block[at : at + argument.size])
     return values
+
+
+def kind_of(given: Any) -> str:
+    """Return the description of a value that messages use."""
+    if isinstance(given, (Array, np.ndarray)):
+        return f"{'an array' if isinstance(given, Array) else 'a numpy array'} of {given.dtype}"
+    return f"{given!r} ({type(given).__name__})"
 
 
 def is_used(kernel: Any) -> bool:
@@ -269,6 +279,35 @@ class Function(objects.Launcher):
         moves, moved = stream.make_room(status), bytearray(payload)
         lib.hiprt_kernel_move(self.core, core.ffi.from_buffer(moved), len(moves), moves)
         return bytes(moved)
+
+    def packed(self, index: int, value: Any) -> bytes:
+        """Return the bytes of a value that the C core did not read, such as a numpy integer.
+
+        Raises
+        ------
+        TypeError
+            The value is of another kind than the argument.
+        ValueError
+            The argument cannot hold it.
+        """
+        argument = self.arguments[index]
+        said = f"{self.name}: {argument.name}"
+        if isinstance(value, Array):
+            raise TypeError(f"{said} is {value}; a number is needed, or a kernel that reads it from memory")
+        try:
+            return struct.pack(f"<{argument.format}", value)
+        except (struct.error, OverflowError, TypeError) as error:
+            if isinstance(error, OverflowError) or (argument.dtype in WHOLE and hasattr(value, "__index__")):
+                raise ValueError(f"{said}={value!r} does not fit {argument.dtype}") from None
+            kind = f"{argument.size} bytes are" if argument.dtype == "bytes" else f"a {argument.dtype} is"
+            raise TypeError(f"{said} is {kind_of(value)}; {kind} passed by value") from None
+
+    def refuse(self, index: int, value: Any, why: str | None) -> NoReturn:
+        """Raise for the value of a buffer, which is no array unless something else is wrong with it."""
+        said = f"{self.name}: {self.arguments[index].name}"
+        if why is None:
+            raise TypeError(f"{said} is {kind_of(value)}; a hiprt.Array is needed")
+        raise ValueError(f"{said} {why}")
 
     def __call__(
         self, stream: Stream, grid: tuple[int, int, int], block: tuple[int, int, int], *values: Any, **named: int

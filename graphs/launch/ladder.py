@@ -414,7 +414,7 @@ def because(why: Why | None, event: Event, difference: object) -> tuple[Event, o
     if given is None:
         return event, difference
     parts = [part for part in (str(given), str(difference)) if part]
-    return event._replace(reason=f"{given.reason}: {event.reason}"), "; ".join(parts)
+    return event._replace(reason=f"{given.reason}: {event.reason}", remedy=given.remedy), "; ".join(parts)
 
 
 def warn_of_many(name: str, reason: str, difference: str, why: Why | None) -> None:

@@ -65,21 +65,18 @@ static int read_sizes(launcher *self, int which, PyObject *sizes, uint32_t *out)
   return 0;
 }
 
-/* Pack any value: Python's struct converts it, or says what is wrong. */
-static int pack_any(char format, PyObject *value, uint32_t size, char *cell) {
-  char text[16];
-  PyOS_snprintf(text, sizeof text, format == 's' ? "<%u%c" : "<%.0u%c", format == 's' ? size : 0, format);
+/* Pack any value: Function.packed converts it, or says what is wrong. */
+static int pack_any(const launcher *self, uint32_t argument, PyObject *value, char *cell) {
   PyErr_Clear();
-  PyObject *module = PyImport_ImportModule("struct");
-  PyObject *packed = module ? PyObject_CallMethod(module, "pack", "sO", text, value) : 0;
-  if (packed) memcpy(cell, PyBytes_AsString(packed), size);
-  Py_XDECREF(module);
+  PyObject *packed = PyObject_CallMethod((PyObject *)self, "packed", "IO", argument, value);
+  if (packed) memcpy(cell, PyBytes_AsString(packed), self->kernel->args[argument].size);
   Py_XDECREF(packed);
   return packed ? 0 : -1;
 }
 
-/* Pack a value into `size` bytes. */
-static int pack(char format, PyObject *value, uint32_t size, char *cell) {
+static int pack(const launcher *self, uint32_t argument, PyObject *value, char *cell) {
+  const char format = self->formats[argument];
+  const uint32_t size = self->kernel->args[argument].size;
   if (format == 'f') {
     double number = PyFloat_AsDouble(value);
     float narrow = (float)number;
@@ -96,7 +93,7 @@ static int pack(char format, PyObject *value, uint32_t size, char *cell) {
     memcpy(cell, PyBytes_AsString(value), size);
     return 0;
   }
-  return pack_any(format, value, size, cell);
+  return pack_any(self, argument, value, cell);
 }
 
 /* Whether a value is an array; the class that came last is not asked again. */
@@ -111,24 +108,22 @@ static int is_array(PyObject *value) {
   return 1;
 }
 
+/* Raise for the value of a buffer: Function.refuse names the argument. */
+static int refuse(const launcher *self, uint32_t argument, PyObject *value, const char *why) {
+  Py_XDECREF(PyObject_CallMethod((PyObject *)self, "refuse", "IOz", argument, value, why));
+  return -1;
+}
+
 int hiprt_py_pack_array(const launcher *self, uint32_t argument, uint32_t buffer, PyObject *value, char *payload) {
   const hiprt_kernel *kernel = self->kernel;
   const hiprt_py_array *array = (const hiprt_py_array *)value;
-  if (!is_array(value) || !array->buffer) {
-    PyErr_Format(PyExc_TypeError, "%s: argument %u is %R; an array is needed", kernel->name, argument, value);
-    return -1;
-  }
-  if (array->primitive) {
-    PyErr_Format(PyExc_ValueError, "%s: argument %u is a traced value, which is not in memory: it was used after its "
-                 "trace, or by a kernel that the trace does not see, as it sees those of hip_kernel and metal_kernel",
-                 kernel->name, argument);
-    return -1;
-  }
-  if (kernel->args[argument].access & HIPRT_WRITE && ((const hiprt_py_buffer *)array->buffer)->is_readonly) {
-    PyErr_Format(PyExc_ValueError, "%s: argument %u is written, and its memory is read-only: pass a copy", kernel->name,
-                 argument);
-    return -1;
-  }
+  if (!is_array(value) || !array->buffer) return refuse(self, argument, value, 0);
+  if (array->primitive)
+    return refuse(self, argument, value,
+                  "is a traced value, which is not in memory: it was used after its trace, or by a kernel that the trace "
+                  "does not see, as it sees those of hip_kernel and metal_kernel");
+  if (kernel->args[argument].access & HIPRT_WRITE && ((const hiprt_py_buffer *)array->buffer)->is_readonly)
+    return refuse(self, argument, value, "is written, and its memory is read-only: pass a copy");
   char *args = payload + sizeof(hiprt_dims);
   const hiprt_range touched = {array->start, array->end};
   memcpy(args + kernel->offsets[argument], &array->address, sizeof array->address);
@@ -140,12 +135,9 @@ int hiprt_py_pack_value(const launcher *self, uint32_t argument, PyObject *value
   const hiprt_kernel *kernel = self->kernel;
   char *cell = payload + sizeof(hiprt_dims) + kernel->offsets[argument];
   /* An array might be converted to a number, but only by waiting for the device. */
-  if (!PyFloat_CheckExact(value) && !PyLong_CheckExact(value) && PyObject_TypeCheck(value, hiprt_py_array_type)) {
-    PyErr_Format(PyExc_TypeError, "%s: argument %u is %R; a number is needed, or a kernel that reads it from memory",
-                 kernel->name, argument, value);
-    return -1;
-  }
-  return pack(self->formats[argument], value, kernel->args[argument].size, cell);
+  if (!PyFloat_CheckExact(value) && !PyLong_CheckExact(value) && PyObject_TypeCheck(value, hiprt_py_array_type))
+    return pack_any(self, argument, value, cell);
+  return pack(self, argument, value, cell);
 }
 
 /* Write the arguments and ranges of a payload. Zeros between arguments take part when nodes are compared. */

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hiprt.array import Array, bfloat16, dtype_of
-from hiprt.module import ADDRESS, FORMATS, READ, READ_WRITE, SCALAR, WRITE, Argument
+from hiprt.module import ADDRESS, FORMATS, READ, READ_WRITE, SCALAR, WRITE, Argument, kind_of
 
 __all__ = ["TRAITS", "Declared", "assertions"]
 
@@ -283,13 +283,6 @@ def pack_bfloat16(number: float) -> bytes:
 def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     """Return the least and the largest integer of a dtype."""
     return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
-
-
-def kind_of(given: Any) -> str:
-    """Return the description of a value that messages use."""
-    if isinstance(given, (Array, np.ndarray)):
-        return f"{'an array' if isinstance(given, Array) else 'a numpy array'} of {given.dtype}"
-    return f"{given!r} ({type(given).__name__})"
 
 
 def assertions(kernel: str, arguments: tuple[Declared, ...]) -> Iterator[str]:

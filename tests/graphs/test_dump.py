@@ -195,6 +195,19 @@ def test_explain_names_what_changed(stream, capsys):
     assert "node 0 (scale) by: 1.0 -> 2.0" in lines[1]
 
 
+def test_explain_says_once_what_would_avoid_it(stream, capsys):
+    """Where an argument of the step is the reason."""
+    x = hiprt.array(np.ones(10, np.float32))
+    step = graphs.Step(lambda x, by: scale(x, by), name="advised", stream=stream)
+    with hiprt.flags.override(graph_explain=True):
+        for by in (1.0, 2.0, 3.0, 4.0):
+            step(x, by)
+    lines = capsys.readouterr().err.splitlines()
+    advice = [i for i, line in enumerate(lines) if "varying= of the step" in line]
+    assert advice == [2] and "argument by: 1.0 -> 2.0" in lines[1] and "3.0 -> 4.0" in lines[-1]
+    assert "varying=" in graphs.explain()[-1].remedy
+
+
 SCRIPT = """
 import numpy as np, hiprt
 from hiprt import graphs

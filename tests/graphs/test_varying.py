@@ -128,7 +128,7 @@ def test_the_function_has_an_array_wherever_it_runs(stream, x):
 def test_a_plain_kernel_scalar_is_refused_in_the_users_words(stream, x):
     """What is in device memory cannot be passed to a kernel by value."""
     step = graphs.Step(scale, stream=stream, varying={"by": np.float32})
-    with pytest.raises(TypeError, match=r"scale: argument 2 is Array\(.*a number is needed, or a kernel that reads it"):
+    with pytest.raises(TypeError, match=r"scale: by is Array\(.*a number is needed, or a kernel that reads it"):
         step(x, 2.0)
     np.testing.assert_array_equal(scale(x, 2.0).numpy(), host(2))
 
