@@ -143,7 +143,10 @@ def write(cell: Array, value: Any, name: str, stream: Stream) -> None:
             raise TypeError(f"argument {name} is {value}; a number is needed, or one element of {cell.dtype}")
         cell.copy_from(value.reshape(()), stream)
         return
-    whole = np.asarray(operator.index(value) if cell.dtype.kind in "iu" else value, cell.dtype)
+    try:
+        whole = np.asarray(operator.index(value) if cell.dtype.kind in "iu" else value, cell.dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise type(error)(f"argument {name} is {value!r}; a {cell.dtype} is needed: {error}") from None
     if whole.shape:
         raise TypeError(f"argument {name} has the shape {whole.shape}; a number is needed")
     raw, width = whole.tobytes(), min(cell.dtype.itemsize, 4)

@@ -120,7 +120,22 @@ class Module:
             self.kernels[:] = [*(known for known in self.kernels if is_used(known)), held]
 
     def close(self) -> None:
-        """Unload the module, none of whose kernels may be in use."""
+        """Unload the module; a second time does nothing.
+
+        Raises
+        ------
+        RuntimeError
+            A function, a recording or a graph has one of its kernels. Nothing has changed.
+        """
+        with lock:
+            used = [known for known in self.kernels if is_used(known)]
+        if used and self.handle:
+            live = [functions[at].name for at in map(core.address, used) if at in functions]
+            names = ", ".join(live) or "of functions that are gone"
+            raise RuntimeError(
+                f"the module is in use: functions or graphs have {len(used)} of its kernels ({names}). "
+                "Let go of its hiprt.Function objects, and of the steps that launched them"
+            )
         module, self.handle = self.handle, 0
         if module:
             call(lib.hipModuleUnload(module))
@@ -150,7 +165,7 @@ class Argument:
     Raises
     ------
     ValueError
-        An address does not lie inside the value.
+        The dtype is none of a value, or given for a buffer; an address does not lie inside the value.
     """
 
     __slots__ = ("access", "addresses", "alignment", "dtype", "name", "over", "size")
@@ -168,6 +183,10 @@ class Argument:
     ) -> None:
         self.name, self.access, self.dtype = name, access, dtype
         self.over = tuple(over)
+        if access and dtype:
+            raise ValueError(f"{name}: a buffer is declared without a dtype; hip_kernel checks those of arrays")
+        if not access and dtype not in FORMATS and dtype != "bytes":
+            raise ValueError(f"{name}: {dtype!r} is no dtype of a value; it is one of {', '.join(FORMATS)}, bytes")
         self.size = size if dtype == "bytes" else 8 if access else struct.calcsize(FORMATS[dtype])
         self.alignment = alignment or self.size
         self.addresses = (0,) if dtype == "address" else tuple(addresses)

@@ -329,7 +329,8 @@ class Stream(objects.Stream):
     def check_open(self) -> None:
         """Refuse work on a stream that is closed: its handle names nothing, or another stream by now."""
         if not self.is_open:
-            raise RuntimeError("the stream is closed: work needs one that is open")
+            detail = "the stream is closed: work needs one that is open"
+            raise HipError(lib.HIPRT_E_CLOSED, "HIPRT_E_CLOSED", "hiprt.Stream", detail)
 
     def leave(self, *, can_fence: bool) -> None:
         """Tell whoever keeps memory for the stream that nothing more comes.

@@ -50,12 +50,15 @@ template <int S, int A, bool F> struct hiprt_is_value<missing, S, A, F> { static
 template <class T> struct size { static constexpr int hiprt_value = sizeof(T); };
 template <> struct size<void> { static constexpr int hiprt_value = 0; };
 template <> struct size<const void> { static constexpr int hiprt_value = 0; };
+template <class T> struct is_float<const T> : is_float<T> {};
 template <class T> struct is_const { static constexpr bool hiprt_value = false; };
 template <class T> struct is_const<const T> { static constexpr bool hiprt_value = true; };
 template <class T, int S, bool W> struct hiprt_is_buffer { static constexpr bool hiprt_value = false; };
 template <class T, int S, bool W> struct hiprt_is_buffer<T*, S, W> {
   static constexpr int bytes = size<T>::hiprt_value;
-  static constexpr bool hiprt_value = !(W && is_const<T>::hiprt_value) && (bytes % S == 0 || bytes == 1);
+  // A float is no part of what several smaller elements are, as an integer or a vector may be; bytes may be anything.
+  static constexpr bool is_whole = is_float<T>::hiprt_value ? bytes == S || S == 1 : bytes % S == 0;
+  static constexpr bool hiprt_value = !(W && is_const<T>::hiprt_value) && (is_whole || bytes == 1);
 };
 template <class T, int S, bool W> struct hiprt_is_buffer<T* __restrict__, S, W> : hiprt_is_buffer<T*, S, W> {};
 template <int S, bool W> struct hiprt_is_buffer<missing, S, W> { static constexpr bool hiprt_value = true; };

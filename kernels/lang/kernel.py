@@ -289,7 +289,7 @@ class Kernel:
     def compile(self, values: tuple[Any, ...], device: Device, target: Target) -> Function:
         """Compile and load on `device`."""
         arguments = [
-            Argument(name, access, SCALARS.get(word, ""), over=self.aliasing.get(name, ()))
+            Argument(name, access, "" if access else SCALARS[word], over=self.aliasing.get(name, ()))
             for name, word, access in self.declaration
         ]
         load = device.provider.load_kernel

@@ -11,7 +11,7 @@ import hiprt
 from hiprt import graphs, kernels
 from hiprt.allocator import Pool
 from hiprt.buffer import Buffer
-from hiprt.errors import OutOfMemoryError
+from hiprt.errors import HipError, OutOfMemoryError
 
 addresses = itertools.count(1 << 20, 1 << 24)
 
@@ -209,7 +209,7 @@ def test_work_on_a_closed_stream_is_an_error_that_says_so():
     arrays = lambda: x.numpy(stream), lambda: hiprt.zeros(8, stream=stream)
     events = lambda: event.record(stream), lambda: event.wait(stream)
     for work in (step, block, current, stream.synchronize, *arrays, *events):
-        with pytest.raises(RuntimeError, match="stream is closed"):
+        with pytest.raises(HipError, match=r"HIPRT_E_CLOSED.* stream is closed"):
             work()
     with hiprt.Stream() as other:
         step.stream = other

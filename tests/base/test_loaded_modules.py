@@ -10,11 +10,12 @@ from helpers.gate import Gate
 
 import hiprt
 from hiprt import graphs, loaded_modules
+from hiprt.compiler import compile_source
 from hiprt.errors import CompileError, HipError
 from hiprt.flags import flags
 from hiprt.hip import lib
 from hiprt.loaded_modules import FORMS, FunctionTable, ModuleCache
-from hiprt.module import READ_WRITE, Argument, Function
+from hiprt.module import READ_WRITE, Argument, Function, Module
 
 SOURCE = 'extern "C" __global__ void bump(int* p) {{ p[0] += {}; }}'
 ONE = (1, 1, 1)
@@ -206,3 +207,27 @@ def test_tables_of_functions_are_bounded():
     assert list(table) == list(range(3, FORMS + 3))
     table[3] = "again"
     assert len(table) == FORMS
+
+
+def test_a_module_in_use_is_not_unloaded(stream):
+    """Neither while a function is there, nor while a step has a graph of it; then it is."""
+    x = hiprt.zeros(1, np.int32)
+    module = Module(*compile_source(SOURCE.format(3), "bump.hip"))
+    function = Function(module, "bump", [Argument("p", READ_WRITE)])
+    step = graphs.Step(lambda launch=[function]: launch[0](hiprt.current_stream(), ONE, ONE, x))
+    step()
+    step()
+    with pytest.raises(RuntimeError, match=r"the module is in use: .* 1 of its kernels \(bump\)"):
+        module.close()
+    step.function.__defaults__[0].clear()
+    del function
+    gc.collect()
+    with pytest.raises(RuntimeError, match="the module is in use"):
+        module.close()
+    step()
+    assert x.item() == 9
+    del step
+    gc.collect()
+    module.close()
+    assert module.handle == 0
+    module.close()

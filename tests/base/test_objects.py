@@ -123,6 +123,16 @@ def test_sizes_that_are_none(stream, put, grid, block, shared, error):
         put.launch(stream, grid, block, *pair(), 1, 1, 1.0, 1, shared=shared)
 
 
+def test_declarations_that_mean_nothing():
+    """What nobody would look at later is refused at once."""
+    with pytest.raises(ValueError, match="x: a buffer is declared without a dtype; hip_kernel checks those of arrays"):
+        Argument("x", READ, "float32")
+    with pytest.raises(ValueError, match=r"a: 'float' is no dtype of a value; it is one of bool, .*float32"):
+        Argument("a", SCALAR, "float")
+    with pytest.raises(ValueError, match="a: '' is no dtype of a value"):
+        Argument("a", SCALAR)
+
+
 def test_arguments_that_are_none(stream, put):
     """Too few arguments, numbers for arrays, and what is no stream."""
     x, y = pair()
@@ -130,7 +140,7 @@ def test_arguments_that_are_none(stream, put):
         put.launch(stream, ONE, ONE, x, y, 1)
     with pytest.raises(TypeError, match=r"put: y is 0 \(int\); a hiprt.Array is needed"):
         put.launch(stream, ONE, ONE, x, 0, 1, 1, 1.0, 1)
-    with pytest.raises(TypeError, match="put: x is a numpy array of float32; a hiprt.Array is needed"):
+    with pytest.raises(TypeError, match=r"put: x is a numpy array of float32; a hiprt.Array is needed"):
         put.launch(stream, ONE, ONE, np.zeros(4, np.float32), y, 1, 1, 1.0, 1)
     with pytest.raises(TypeError, match="not a stream"):
         put.launch(None, ONE, ONE, x, y, 1, 1, 1.0, 1)

@@ -204,7 +204,9 @@ def test_explain_says_once_what_would_avoid_it(stream, capsys):
             step(x, by)
     lines = capsys.readouterr().err.splitlines()
     advice = [i for i, line in enumerate(lines) if "varying= of the step" in line]
-    assert advice == [2] and "argument by: 1.0 -> 2.0" in lines[1] and "3.0 -> 4.0" in lines[-1]
+    assert advice == [2]
+    assert "argument by: 1.0 -> 2.0" in lines[1]
+    assert "3.0 -> 4.0" in lines[-1]
     assert "varying=" in graphs.explain()[-1].remedy
 
 

@@ -138,12 +138,14 @@ def test_what_is_no_number_is_refused_at_each_call(stream, x):
     step = graphs.Step(times, stream=stream, varying={"by": np.int32})
     assert step(x.view(np.int32), 3).numpy().tobytes() == (x.numpy().view(np.int32) * np.int32(3)).tobytes()
     for wrong in (1.5, "a", None, 2**31, [1]):
-        with pytest.raises((TypeError, OverflowError)):
+        with pytest.raises((TypeError, OverflowError), match=r"argument by is .* a int32 is needed"):
             step(x.view(np.int32), wrong)
     assert step(x.view(np.int32), 4).numpy().tobytes() == (x.numpy().view(np.int32) * np.int32(4)).tobytes()
     wide = graphs.Step(times, stream=stream, varying={"by": np.float32})
     with pytest.raises(TypeError, match="a number is needed"):
         wide(x, np.ones(3))
+    with pytest.raises(ValueError, match="argument by is 'a'; a float32 is needed"):
+        wide(x, "a")
 
 
 def test_what_cannot_vary_is_refused_at_once():

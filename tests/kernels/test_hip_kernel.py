@@ -335,6 +335,7 @@ def test_compile_errors_name_the_user_s_line():
         ({"n": None}, "axpy takes another number of arguments than declared: x, y, a"),
         ({"x": "write float32"}, "x of axpy is declared as a buffer of float32 that is written"),
         ({"x": "read float64"}, "x of axpy is declared as a buffer of float64"),
+        ({"x": "read float16"}, "x of axpy is declared as a buffer of float16"),
         ({"y": "int64"}, "y of axpy is declared as int64"),
         ({"a": "int32"}, "a of axpy is declared as int32"),
         ({"a": "read float32"}, "a of axpy is declared as a buffer of float32"),

@@ -105,7 +105,11 @@ def test_mistakes_of_a_launch_are_named(stream, x):
         (TypeError, "by is not given", lambda: launch(stream, **{k: v for k, v in given.items() if k != "by"})),
         (TypeError, "no argument is named 'y'", lambda: launch(stream, **given, y=x)),
         (TypeError, "size is part of the launch already", lambda: launch(stream, **given, size=4)),
-        (TypeError, "x is a numpy array of float64; a hiprt.Array is needed", lambda: launch(stream, **{**given, "x": np.ones(4)})),
+        (
+            TypeError,
+            "x is a numpy array of float64; a hiprt.Array is needed",
+            lambda: launch(stream, **{**given, "x": np.ones(4)}),
+        ),
         (TypeError, "is not a stream", lambda: launch(None, **given)),
         (TypeError, "takes a stream", lambda: launch(stream, x)),
         (TypeError, "no argument is named 'y'", lambda: Launch(made, GRID, THREADS, (FLOAT32, 0), y=1)),
