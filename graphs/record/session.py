@@ -126,9 +126,12 @@ class Session:
         chosen = Stream.choose(self.stream)
         try:
             with self.stream.turn:
-                self.begin()
-                yield
-                self.end()
+                try:
+                    self.begin()
+                    yield
+                    self.end()
+                finally:
+                    self.abandon()  # while it is this thread's turn: the next one records on the stream at once
         except BaseException as error:
             self.is_whole = False
             if isinstance(error, (HipError, MemoryError)) and self.segments:
@@ -136,7 +139,6 @@ class Session:
             raise
         finally:
             Stream.choose(chosen)
-            self.abandon()
             thread.session = before
             if self.arena is not None:
                 self.arena.abandon(self.stream)

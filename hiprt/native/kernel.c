@@ -11,12 +11,21 @@ static int is_valid(const hiprt_argument *a) {
   return a->size && power_of_two && a->access <= HIPRT_READ_WRITE && (!a->access || a->size == 8);
 }
 
+static int refuse(const hiprt_kernel *kernel, uint32_t argument) {
+  const hiprt_argument *a = kernel->args + argument;
+  char text[256];
+  snprintf(text, sizeof text,
+           "%s, argument %u: size %u, alignment %u, access %u; a buffer has 8 bytes, an alignment is a power of two",
+           kernel->name, argument, a->size, a->alignment, a->access);
+  return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_kernel_create", text);
+}
+
 /* Find where the arguments lie, as the C ABI has it, and the sizes that follow from that. */
 static int lay_out(hiprt_kernel *kernel) {
   uint32_t at = 0;
   for (uint32_t i = 0; i < kernel->n_args; i++) {
     const hiprt_argument *a = kernel->args + i;
-    if (!is_valid(a)) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_kernel_create", "size, alignment or access");
+    if (!is_valid(a)) return refuse(kernel, i);
     at = (at + a->alignment - 1) / a->alignment * a->alignment;
     kernel->offsets[i] = at;
     at += a->size;

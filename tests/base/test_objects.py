@@ -10,6 +10,7 @@ import hiprt
 from hiprt.array import Array, Form
 from hiprt.buffer import Buffer
 from hiprt.compiler import compile_source
+from hiprt.errors import HipError
 from hiprt.graphs import Recording
 from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
 from hiprt.objects import Planned
@@ -131,6 +132,13 @@ def test_declarations_that_mean_nothing():
         Argument("a", SCALAR, "float")
     with pytest.raises(ValueError, match="a: '' is no dtype of a value"):
         Argument("a", SCALAR)
+
+
+def test_a_layout_that_c_does_not_have(put):
+    """The argument is named."""
+    wrong = [Argument("x", READ), Argument("y", SCALAR, "bytes", size=8, alignment=3)]
+    with pytest.raises(HipError, match=r"put, argument 1: size 8, alignment 3, access 0; .* a power of two"):
+        Function(put.module, "put", wrong)
 
 
 def test_arguments_that_are_none(stream, put):

@@ -13,6 +13,8 @@ from helpers.gate import Gate
 import hiprt
 from hiprt import graphs, kernels
 from hiprt.check import check
+from hiprt.errors import HipError
+from hiprt.graphs.record.session import Session
 
 N = 1000
 
@@ -184,6 +186,37 @@ def test_threads_that_call_a_step_take_turns(keep):
     in_threads(4, work)
     assert sorted(value for each in results for value in each) == list(range(1, 121))
     assert (x.numpy() == 120).all()
+
+
+def test_a_step_that_raises_does_not_fail_one_of_another_thread(stream, monkeypatch):
+    """The stream is free for the next recording once the turn is: another step that waits for it records then."""
+    x, got = hiprt.array(np.ones(N, np.float32)), []
+
+    def other():
+        try:
+            with hiprt.use_stream(stream):
+                got.append(graphs.Step(lambda: kernels.add(x, 1.0))().numpy()[0])
+        except HipError as error:
+            got.append(error)
+
+    waiting, abandon = threading.Thread(target=other), Session.abandon
+
+    def slowly(session):
+        if session.thread == threading.main_thread().ident and not waiting.ident:
+            waiting.start()
+            waiting.join(0.2)  # which ends early only if it does not wait for its turn
+        abandon(session)
+
+    def fails():
+        kernels.add(x, 1.0)
+        raise KeyError("halfway")
+
+    with monkeypatch.context() as patch, hiprt.use_stream(stream):
+        patch.setattr(Session, "abandon", slowly)
+        with pytest.raises(KeyError):
+            graphs.Step(fails)()
+    waiting.join(60)
+    assert got == [2.0]
 
 
 def test_what_other_threads_launch_does_not_become_nodes():
