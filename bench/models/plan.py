@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hiprt.bench.engine.room import bucket
 from hiprt.bench.engine.models import FORM, read
 from hiprt.bench.engine.models.config import Config
 from hiprt.bench.engine.models.presets import settings_of
+from hiprt.bench.engine.room import bucket
 
 __all__ = ["START", "Measurement", "Settings", "expected", "needed", "planned", "weights"]
 

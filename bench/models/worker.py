@@ -18,8 +18,8 @@ from typing import Any
 
 from hiprt import Stream, allocator, use_stream
 from hiprt.bench.decode_run import Run
-from hiprt.bench.engine.decoder import CHUNK
 from hiprt.bench.engine.models import preset
+from hiprt.bench.engine.prompts import CHUNK
 from hiprt.bench.model_matrices import weight_bytes
 from hiprt.graphs import Step
 from hiprt.graphs.launch.timing import read_bandwidth
