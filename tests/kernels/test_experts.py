@@ -1,5 +1,7 @@
 """moe_gate_up and moe_down: formats, odd shapes, experts that do not exist, the unfused ops, mistakes."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -16,6 +18,9 @@ from hiprt.kernels.tuning.target import force_generic, make_target
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.provider import NVIDIA, ROCM
 
+gate_up_module, down_module = (
+    import_module(f"hiprt.kernels.ops.experts.{name}") for name in ("moe_gate_up", "moe_down")
+)
 HALF = np.dtype(np.float16)
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
 
@@ -151,7 +156,7 @@ def target(arch):
 
 def test_rings_are_for_devices_that_have_bulk_copies():
     half, single = HALF, np.dtype(np.float32)
-    gate_up, down = experts_module.gate_up_configuration, experts_module.down_configuration
+    gate_up, down = gate_up_module.rings_of, down_module.rings_of
     for plan, sizes in ((gate_up, (8, 768, 2048)), (down, (8, 2048, 768))):
         assert plan(target("sm_90"), half, *sizes, 64, 4) is not None
         for arch, dtype in (("sm_80", half), ("gfx1201", half), ("hiprt-cpu", half), ("sm_90", single)):
@@ -169,22 +174,22 @@ def test_rings_are_for_devices_that_have_bulk_copies():
 def test_integer_instructions(close, normal, monkeypatch, half, group, bits, ring):
     """Tiles of a ring go over from one expert's matrix to the next; x is rounded to 16 bits for each scale."""
     monkeypatch.setattr(experts_module, "ring_of", lambda shape, target: ring)
-    made = len(experts_module.GATE_UP_RINGS.functions), len(experts_module.DOWN_RINGS.functions)
+    made = len(gate_up_module.RINGS.functions), len(down_module.RINGS.functions)
     with force_generic():
         # Shapes that no other test has: plans are remembered.
         for experts in (5, 2):
             columns, width = 20 + 8 * ring.split, 2048 // bits
             check_gate_up(close, normal, 1, 3, experts, columns, 2 * width, half, group, bits, steps=4096)
             check_down(close, normal, 1, 4, experts, 24 + 8 * ring.split, width, half, group, bits, steps=4096)
-    assert len(experts_module.GATE_UP_RINGS.functions) > made[0]
-    assert len(experts_module.DOWN_RINGS.functions) > made[1]
+    assert len(gate_up_module.RINGS.functions) > made[0]
+    assert len(down_module.RINGS.functions) > made[1]
 
 
 def test_tokens_have_the_bits_that_each_has_alone(normal, monkeypatch):
     """With experts that several take, and one that does not exist."""
     tokens, experts, columns, width, half = 3, 4, 36, 768, hiprt.bfloat16
     monkeypatch.setattr(experts_module, "ring_of", lambda shape, target: Ring(2, 2, 1, 1, 1, 7))
-    made = len(experts_module.GATE_UP_RINGS.functions), len(experts_module.DOWN_RINGS.functions)
+    made = len(gate_up_module.RINGS.functions), len(down_module.RINGS.functions)
     indices = np.array([[0, 3], [3, 1], [7, 3]], np.int32)
     x, norm, shares = normal((tokens, 512), half, 1), hiprt.array(normal(512, half, 2)), normal((tokens, 2), half, 3)
     y, residual = normal((tokens, 2, width), half, 4), normal((tokens, 40), half, 5)
@@ -202,8 +207,8 @@ def test_tokens_have_the_bits_that_each_has_alone(normal, monkeypatch):
     for i, each in enumerate(alone):
         assert [part[i : i + 1].tobytes() for part in together] == [part.tobytes() for part in each]
     assert not together[0][2, 0].any()
-    assert len(experts_module.GATE_UP_RINGS.functions) > made[0]
-    assert len(experts_module.DOWN_RINGS.functions) > made[1]
+    assert len(gate_up_module.RINGS.functions) > made[0]
+    assert len(down_module.RINGS.functions) > made[1]
 
 
 @pytest.mark.singles

@@ -9,7 +9,8 @@ from hiprt.array import Array, Form, make
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import INT32, UINT32
 from hiprt.kernels.ops.arrivals import COUNTERS, arrivals
-from hiprt.kernels.ops.experts.experts import STACK, moe_gate_up
+from hiprt.kernels.ops.experts.experts import STACK
+from hiprt.kernels.ops.experts.moe_gate_up import moe_gate_up
 from hiprt.kernels.ops.experts.routing import moe_route
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
