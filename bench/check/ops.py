@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
 
-from hiprt.bench.isa.cases import Case, cases
+from hiprt.bench.isa.case import Case
+from hiprt.bench.isa.cases import cases
 from hiprt.bench.isa.kernels import measured
 from hiprt.errors import HipError
 

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from hiprt import objects
 from hiprt.array import Array
-from hiprt.bench.isa.cases import Case, cases
+from hiprt.bench.isa.case import Case
+from hiprt.bench.isa.cases import cases
 from hiprt.bench.isa.emulator import Emulator
 from hiprt.command import set_run
 from hiprt.kernels.lang.kernel import SCALARS, Kernel

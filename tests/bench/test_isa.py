@@ -10,7 +10,8 @@ import pytest
 from hiprt import kernels
 from hiprt.__main__ import main
 from hiprt.bench.isa import kernels as isa
-from hiprt.bench.isa.cases import Case, heads
+from hiprt.bench.isa.attention_cases import heads
+from hiprt.bench.isa.case import Case
 from hiprt.bench.isa.emulator import load, pack
 from hiprt.bench.isa.kernels import STEPS, TARGETS, launch_of, measured, table, written
 from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
