@@ -289,14 +289,15 @@ def padded(node: Node) -> Made:
     x, value = node.inputs
     axes, low, high = axes_of(node, node.state[0]), node.state[1], node.state[2]
     for axis, before, behind in zip(axes, low, high):
-        blocks = [x]
-        for count, place in ((before, 0), (behind, len(blocks))):
-            shape = tuple(count if i == axis else n for i, n in enumerate(x.shape))
-            if count:
-                block = kernels.broadcast_to(value, shape)
-                blocks.insert(0 if place == 0 else len(blocks), block)
-        x = kernels.concatenate(blocks, axis) if len(blocks) > 1 else x
+        first, last = (block_of(value, x, axis, count) for count in (before, behind))
+        x = kernels.concatenate([*first, x, *last], axis) if first or last else x
     return x
+
+
+def block_of(value: Array, x: Array, axis: int, count: int) -> list[Array]:
+    """Return the block of a value that makes an axis of an array so much longer; none for 0."""
+    shape = tuple(count if i == axis else n for i, n in enumerate(x.shape))
+    return [kernels.broadcast_to(value, shape)] if count else []
 
 
 def quantized_matmul(node: Node) -> Made:
