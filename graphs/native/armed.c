@@ -9,6 +9,7 @@
 #include "exec.h"
 #include "results.h"
 #include "stream.h"
+#include "touches.h"
 
 /* What a call launches again: all NULL, or all of one call. */
 typedef struct {

@@ -3,6 +3,7 @@
 #include "status.h"
 
 #define LEAST_PRIORITY -128
+#define MOST_ATTRIBUTES 4 /* of one launch */
 
 static int refuse(const char *what) { return hiprt_fail(HIPRT_E_FOREIGN, "hiprt_attributes", what); }
 
@@ -44,7 +45,8 @@ int hiprt_attributes_ask(hipGraphNode_t source, uint32_t *out) {
   return fits ? 0 : refuse("a kernel with a launch attribute of an unknown value");
 }
 
-uint32_t hiprt_attributes_list(uint32_t attributes, hipLaunchAttribute *out) {
+/* List attributes for a launch; returns how many there are. */
+static uint32_t list_attributes(uint32_t attributes, hipLaunchAttribute *out) {
   hipLaunchAttributeValue cluster = {0}, policy = {0}, priority = {0}, domain = {0};
   attributes ^= -LEAST_PRIORITY << 1;
   domain.memSyncDomain = (hipLaunchMemSyncDomain)take(&attributes, 0, 1);
@@ -67,12 +69,12 @@ uint32_t hiprt_attributes_list(uint32_t attributes, hipLaunchAttribute *out) {
 
 int hiprt_attributes_launch(const hipKernelNodeParams *p, uint32_t attributes, hipStream_t stream) {
   if (!hiprt_hip.hipDrvLaunchKernelEx) return refuse("the HIP library has no launch with attributes (hipDrvLaunchKernelEx)");
-  hipLaunchAttribute list[HIPRT_ATTRIBUTES];
+  hipLaunchAttribute list[MOST_ATTRIBUTES];
   const HIP_LAUNCH_CONFIG config = {
       .gridDimX = p->gridDim.x, .gridDimY = p->gridDim.y, .gridDimZ = p->gridDim.z,
       .blockDimX = p->blockDim.x, .blockDimY = p->blockDim.y, .blockDimZ = p->blockDim.z,
       .sharedMemBytes = p->sharedMemBytes, .hStream = stream,
-      .attrs = list, .numAttrs = hiprt_attributes_list(attributes, list)};
+      .attrs = list, .numAttrs = list_attributes(attributes, list)};
   HIPRT_TRY(hipDrvLaunchKernelEx, &config, (hipFunction_t)p->func, p->kernelParams, p->extra);
   return 0;
 }

@@ -1,4 +1,6 @@
-/* The update budget: how much may be patched and updated in one executable graph before a new one takes its place (G7). */
+/* The update budget: how much may be patched and updated in one executable graph before a new one takes its place (G7).
+ *
+ * Any thread may ask. */
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,7 @@
 /* Canaries: one more kernel in a graph, which writes the number of the exec's last change into host memory. So a patch
- * or an update that reported success and changed nothing is noticed after the next launch. */
+ * or an update that reported success and changed nothing is noticed after the next launch.
+ *
+ * A canary is a part of an exec, which owns it, and is used by the thread that changes or waits for the exec. */
 #pragma once
 #include "kernel.h"
 

@@ -1,7 +1,10 @@
 /* Captured work: what a stream capture took in of other code, kept as long as nodes are made of it.
  *
  * The nodes of one capture share what the program said that all of it reads and writes. Their arguments, and attributes
- * that HIP tells nobody, stay in the nodes of the captured graph. */
+ * that HIP tells nobody, stay in the nodes of the captured graph.
+ *
+ * It is counted by references, one of each node, and owns the captured graph, which goes with the last. Any thread may give
+ * one up; ranges are claimed before there are nodes. */
 #pragma once
 #include <stdatomic.h>
 #include <stdint.h>

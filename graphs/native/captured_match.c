@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "addresses.h"
+#include "recording.h"
 #include "status.h"
 
 static int refuse(const char *what) { return hiprt_fail(HIPRT_E_FOREIGN, "hiprt_flatten_like", what); }

@@ -1,4 +1,6 @@
-/* Matches: whether a captured graph is the work of a recording, node by node as the graph is read. */
+/* Matches: whether a captured graph is the work of a recording, node by node as the graph is read.
+ *
+ * The recording is borrowed; the copy is the match's until its end. Called by the thread that walks the graph. */
 #pragma once
 #include "recorder.h"
 

@@ -1,7 +1,9 @@
 /* Captured pointers: which words of the nodes' arguments are addresses of memory that others move, and where in it they point.
  *
  * Recordings that were pointed by the same table differ where their memory begins elsewhere, and nowhere else: two of them
- * are compared without a look at their arguments. */
+ * are compared without a look at their arguments.
+ *
+ * A table is counted by references. Behind hiprt_pointers_bind it does not change, and any thread may read it. */
 #pragma once
 #include <stdint.h>
 

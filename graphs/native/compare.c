@@ -1,5 +1,4 @@
-/* Recordings compared: whether two have one key, and which nodes have other arguments. */
-#include "recorder.h"
+#include "compare.h"
 
 #include <stdlib.h>
 

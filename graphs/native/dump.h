@@ -1,4 +1,6 @@
-/* Dumps: a recording as JSON. */
+/* Dumps: a recording as JSON.
+ *
+ * The recording is only read. Called with the step's lock. */
 #pragma once
 #include "recorder.h"
 #include "text.h"

@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "attributes.h"
+#include "captured.h"
 #include "status.h"
+#include "stream.h"
+#include "touches.h"
 
 /* Launch a kernel of other code as it was captured. */
 static int run_captured(const hipKernelNodeParams *p, uint32_t attributes, hiprt_stream *stream) {

@@ -1,4 +1,6 @@
-/* Eager runs: the nodes of a recording, launched one after the other without a graph. */
+/* Eager runs: the nodes of a recording, launched one after the other without a graph.
+ *
+ * The recording is only read. Called by the thread that launches. */
 #pragma once
 #include "recorder.h"
 

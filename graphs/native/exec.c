@@ -1,14 +1,18 @@
+#include "captured.h"
 #include "exec.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "addresses.h"
 #include "graph.h"
 #include "capture.h"
 #include "canary.h"
 #include "guards.h"
 #include "status.h"
+#include "stream.h"
+#include "touches.h"
 
 struct hiprt_exec {
   int device;

@@ -1,7 +1,12 @@
-/* Execs: an executable graph, the graph that it was instantiated from, and the recording that both were made of. */
+/* Execs: an executable graph, the graph that it was instantiated from, and the recording that both were made of.
+ *
+ * An exec is counted by references, and holds one to its recording. Any thread may launch it and ask about its launches, for
+ * which it has a lock; one at a time changes it, the one that has its ladder. */
 #pragma once
 #include <stdint.h>
 
+#include "captured_pointers.h"
+#include "compare.h"
 #include "recorder.h"
 
 /* cffi begin */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "compare.h"
+
 static const char *name_of(const hiprt_node *n) {
   static const char *const kinds[] = {"kernel", "copy", "fill", "barrier", "kernel"};
   return n->name ? n->name : kinds[n->kind];

@@ -1,4 +1,6 @@
-/* Explanations: how a recording differs from the one before it, as text. */
+/* Explanations: how a recording differs from the one before it, as text.
+ *
+ * Both recordings are only read. Called with the step's lock. */
 #pragma once
 #include "recorder.h"
 #include "text.h"

@@ -1,5 +1,7 @@
-/* Flattening: the nodes of a graph that a stream capture made become nodes of a recording, in an order that keeps
- * theirs; those of child graphs stand where the child stood (G5). */
+/* Flattening: work of other code, which a stream captures or which comes as a graph, becomes nodes of a recording, in an order
+ * that keeps theirs; those of child graphs stand where the child stood (G5).
+ *
+ * The nodes hold the captured graph. Called by the thread that records, which begins and ends a capture itself. */
 #pragma once
 #include "recorder.h"
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "captured.h"
+#include "room.h"
 #include "status.h"
 
 /* A source is a node with out-edges. They start at the node itself, or at the leaves of a tree of join nodes behind
@@ -22,7 +24,8 @@ typedef struct {
   int overlap;
   source *sources; /* one for each node, then one for the root */
   hipGraphNode_t *joins;
-  uint32_t n_joins, joins_capacity;
+  uint32_t n_joins;
+  size_t joins_room;
 } builder;
 
 hipMemsetParams hiprt_fill_params(const hiprt_fill_args *f) {
@@ -48,13 +51,8 @@ static int count_consumers(builder *b) {
 }
 
 static int add_join(builder *b, hipGraphNode_t parent) {
-  if (b->n_joins == b->joins_capacity) {
-    uint32_t capacity = b->joins_capacity ? b->joins_capacity * 2 : 64;
-    hipGraphNode_t *grown = realloc(b->joins, capacity * sizeof *grown);
-    if (!grown) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_graph_build", 0);
-    b->joins = grown;
-    b->joins_capacity = capacity;
-  }
+  const int status = hiprt_room((void **)&b->joins, b->n_joins, 1, &b->joins_room, sizeof *b->joins, "hiprt_graph_build");
+  if (status) return status;
   HIPRT_TRY(hipGraphAddEmptyNode, b->joins + b->n_joins, b->graph, &parent, 1);
   b->n_joins++;
   return 0;

@@ -1,4 +1,6 @@
-/* Graphs: a HIP graph built from a recording, with one root, and with join nodes where many edges leave a node. */
+/* Graphs: a HIP graph built from a recording, with one root, and with join nodes where many edges leave a node.
+ *
+ * The caller owns the graph, and destroys it. Graphs of one device are built and set by one thread at a time (G12). */
 #pragma once
 #include "library.h"
 #include "recorder.h"

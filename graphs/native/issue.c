@@ -254,7 +254,8 @@ static PyObject *results_of(running *run, PyObject *primitive, Py_ssize_t at) {
   if (hiprt_py_placed(each->arguments, run->found, run->moved, run->size, &arguments, has_key ? &form : 0, &arrays)) return 0;
   if (has_key && (key = PyTuple_Pack(2, each->op, form))) made = issued(run, key, arrays);
   if (!made && !PyErr_Occurred()) {
-    made = PyObject_CallFunction(run->perform, "nOOOO", at, primitive, arguments, key ? key : Py_None, arrays ? arrays : Py_None);
+    made = PyObject_CallFunction(run->perform, "nOOOO", at, primitive, arguments, key ? key : Py_None,
+                                 arrays ? arrays : Py_None);
     if (made && has_key && ask_source(run)) Py_CLEAR(made);
   }
   if (made && !PyTuple_Check(made)) {
@@ -293,8 +294,8 @@ static int drop(const running *run, PyObject *numbers) {
 
 /* run(primitives, lasts, found, known or None, moved, class of sizes, stream, source, perform): do what each primitive does,
  * with arrays in `found` by the numbers of their values. What `known` has by (op, key of the arguments) is issued on the
- * stream, with memory of what source(stream) returns; perform(at, primitive, arguments, (op, key), operands) returns the results of all others. Without `known` there
- * are no keys, and no operands are listed. */
+ * stream, with memory of what source(stream) returns; perform(at, primitive, arguments, (op, key), operands) returns the
+ * results of all others. Without `known` there are no keys, and no operands are listed. */
 static PyObject *run(PyObject *module, PyObject *args) {
   PyObject *primitives, *lasts;
   running now = {0};

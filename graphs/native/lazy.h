@@ -1,4 +1,6 @@
-/* Lazy arrays: what other extension modules use of them. */
+/* Lazy arrays: what other extension modules use of them.
+ *
+ * Called with the GIL held. */
 #pragma once
 #include "objects.h" /* first: Python.h says so */
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "room.h"
 #include "status.h"
 
 /* A buffer of a node, where it was when the placement was made. */
@@ -25,9 +26,10 @@ struct hiprt_placement {
   entry *entries; /* ascending by where they begin */
   uint32_t n_entries;
   piece *pieces;
-  uint32_t n_pieces, pieces_capacity;
+  uint32_t n_pieces;
+  size_t pieces_room;
   uint32_t *found; /* the piece of each move that was found last */
-  uint32_t found_capacity;
+  size_t found_room;
   uint32_t *nodes;     /* room for all */
   uint32_t *seen, turn; /* of each node: the last search that listed it */
 };
@@ -110,13 +112,8 @@ static uint32_t entry_at(const hiprt_placement *p, uint64_t address) {
 
 /* Add a piece that lies where it was when the placement was made. */
 static int add_piece(hiprt_placement *p, const hiprt_move *m, uint32_t *out_piece) {
-  if (p->n_pieces == p->pieces_capacity) {
-    const uint32_t capacity = 2 * p->pieces_capacity + 16;
-    piece *grown = realloc(p->pieces, capacity * sizeof *grown);
-    if (!grown) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_placement", 0);
-    p->pieces = grown;
-    p->pieces_capacity = capacity;
-  }
+  const int status = hiprt_room((void **)&p->pieces, p->n_pieces, 1, &p->pieces_room, sizeof *p->pieces, "hiprt_placement");
+  if (status) return status;
   piece made = {m->start, m->end, 0, entry_at(p, m->start), 0, 0};
   for (uint32_t i = made.first; i < p->n_entries && p->entries[i].range.start < m->end; i++, made.count++) {
     p->entries[i].is_away = 1;
@@ -146,15 +143,11 @@ static int find_piece(hiprt_placement *p, const hiprt_move *m, uint32_t *found) 
 
 /* Find the pieces of all moves. Where a move cuts earlier ones, all buffers are listed anew. */
 static int find_pieces(hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves) {
-  if (n_moves > p->found_capacity) {
-    uint32_t *grown = realloc(p->found, n_moves * sizeof *grown);
-    if (!grown) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_placement", 0);
-    p->found = grown;
-    p->found_capacity = n_moves;
-  }
+  int status = hiprt_room((void **)&p->found, 0, n_moves, &p->found_room, sizeof *p->found, "hiprt_placement");
+  if (status) return status;
   int is_listed = 0;
   for (uint32_t i = 0; i < n_moves; i++) {
-    int status = find_piece(p, moves + i, p->found + i);
+    status = find_piece(p, moves + i, p->found + i);
     if (!status && p->found[i] == UINT32_MAX) {
       if (is_listed++) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", "the moves overlap");
       status = list(p);

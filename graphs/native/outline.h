@@ -1,4 +1,6 @@
-/* Outlines: what the nodes of a recording do with pieces of memory, which is what a plan of that memory is made of. */
+/* Outlines: what the nodes of a recording do with pieces of memory, which is what a plan of that memory is made of.
+ *
+ * The recording is only read, and the words are the caller's. Called by the thread that records. */
 #pragma once
 #include "recorder.h"
 

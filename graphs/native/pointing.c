@@ -2,7 +2,7 @@
  * module hiprt.graphs.native.pointing. Addresses are numbers, and where memory begins is a bytearray of uint64_t. */
 #include "objects.h" /* first: Python.h says so */
 
-#include "ladder.h"
+#include "ladder_point.h"
 
 /* Return where each memory of a table begins; NULL with an exception where there are other numbers of them. */
 static const uint64_t *starts_of(PyObject *words, const hiprt_pointers *pointers) {

@@ -1,4 +1,7 @@
-/* Primitives: calls of ops that a trace has, and lazy arrays came from. */
+/* Primitives: calls of ops that a trace has, and lazy arrays came from.
+ *
+ * A primitive is a Python object, which holds its inputs and does not change once it is made, but for its results and marks.
+ * Called with the GIL held. */
 #pragma once
 #include "objects.h" /* first: Python.h says so */
 

@@ -2,6 +2,7 @@
 
 #include "capture.h"
 #include "exec.h"
+#include "recording.h"
 #include "status.h"
 
 /* A change that is lost need not show every time: CLR flushes arguments at instantiate only. */
@@ -127,7 +128,8 @@ int hiprt_probe_rung(hiprt_stream *stream, hiprt_kernel *store, uint64_t words, 
   const char *const call = "hiprt_rules_probe";
   const bench b = {stream, store, words};
   *out_wanted = *out_seen = 0;
-  if (!is_store(store)) return hiprt_fail(HIPRT_E_ARGUMENT, call, "the kernel is not declared as (uint32_t *word, uint32_t value)");
+  if (!is_store(store))
+    return hiprt_fail(HIPRT_E_ARGUMENT, call, "the kernel is not declared as (uint32_t *word, uint32_t value)");
   if (hiprt_stream_records(stream)) return hiprt_fail(HIPRT_E_RECORDING, call, "the stream is recording");
   int status = hiprt_stream_ready(stream, call);
   if (status) return status;

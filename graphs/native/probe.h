@@ -1,4 +1,6 @@
-/* Probes: what a library does, found out with small graphs. */
+/* Probes: what a library does, found out with small graphs.
+ *
+ * Nothing is kept. The stream and the words are the caller's, and nobody else uses them meanwhile. */
 #pragma once
 #include "kernel.h"
 #include "stream.h"

@@ -1,4 +1,6 @@
-/* Readings: the arguments of a call while they are read, and the key by which calls are alike. */
+/* Readings: the arguments of a call while they are read, and the key by which calls are alike.
+ *
+ * A reading lives on the stack of a call, and owns the parts of its key. Called with the GIL held. */
 #pragma once
 #include "primitive.h" /* first: Python.h says so */
 

@@ -1,4 +1,6 @@
-/* Results of a step: what its function returned, with copies of the arrays that the next launch overwrites. */
+/* Results of a step: what its function returned, with copies of the arrays that the next launch overwrites.
+ *
+ * Copies are new references. Called with the GIL held. */
 #pragma once
 #include "objects.h" /* first: Python.h says so */
 

@@ -38,5 +38,4 @@ void hiprt_rung_measure(uint32_t rung, double seconds, uint32_t nodes) {
   costs[rung] = before < 0 ? now : 0.8 * before + 0.2 * now;
 }
 
-double hiprt_rung_cost(uint32_t rung) { return costs[rung]; }
 void hiprt_rung_set_cost(uint32_t rung, double seconds) { costs[rung] = seconds; }

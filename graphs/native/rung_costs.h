@@ -1,4 +1,6 @@
-/* Rung costs: which rung a recording takes, by what the rungs have cost and by the slots that are free. */
+/* Rung costs: which rung a recording takes, by what the rungs have cost and by the slots that are free.
+ *
+ * The costs are the process's. Any thread may ask and measure. */
 #pragma once
 #include <stdint.h>
 
@@ -13,13 +15,11 @@ void hiprt_rung_why_another(uint32_t same, uint32_t free, int is_drained, int co
 /* Return patch or update, whichever is cheaper for this many changed nodes of all by what both have cost so far in this
  * process; eager where `rungs` allows neither. One that was never taken is tried where it has less to do. */
 uint32_t hiprt_rung_cheaper(uint32_t changed, uint32_t nodes, uint32_t rungs);
-/* Take what a patch or an update cost into its moving average. */
-void hiprt_rung_measure(uint32_t rung, double seconds, uint32_t nodes);
-/* Return the seconds that a patch or an update costs for a node; negative before the first. */
-double hiprt_rung_cost(uint32_t rung);
-/* Set them; negative: it was never taken. */
+/* Set the seconds that a patch or an update costs for a node; negative: it was never taken. */
 void hiprt_rung_set_cost(uint32_t rung, double seconds);
 /* cffi end */
 
+/* Take what a patch or an update cost into its moving average. */
+void hiprt_rung_measure(uint32_t rung, double seconds, uint32_t nodes);
 /* The reason where no change is allowed. */
 extern const char hiprt_rung_no_change[];

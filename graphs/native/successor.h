@@ -1,5 +1,7 @@
 /* Successors: execs that a thread makes ahead: to take the place of those whose update budget will be spent (G7), or of
- * calls that are still to come. */
+ * calls that are still to come.
+ *
+ * A successor belongs to the thread that has the ladder, and has references to its recording and canary until it ends. */
 #pragma once
 #include "exec.h"
 

@@ -1,7 +1,9 @@
 /* Handles of torch's tensors, by which its stable C functions (AOTInductor's) take them.
  *
  * A handle is the address of a C++ object with one word, which the tensor's Python object has in it too. Where it lies
- * there is learnt from handles that torch makes of tensors. */
+ * there is learnt from handles that torch makes of tensors.
+ *
+ * Called with the GIL held. */
 #pragma once
 #include "objects.h" /* first: Python.h says so */
 

@@ -1,4 +1,6 @@
-/* Texts that are written piece by piece into a caller's memory, which may be too small. */
+/* Texts that are written piece by piece into a caller's memory, which may be too small.
+ *
+ * Nothing is kept but in the caller's memory. */
 #pragma once
 #include <stdint.h>
 

@@ -1,4 +1,6 @@
-/* Verification: an exec's launch compared with an eager run of its nodes from the same state. */
+/* Verification: an exec's launch compared with an eager run of its nodes from the same state.
+ *
+ * Called with the step's lock; it waits for the stream. */
 #pragma once
 #include "exec.h"
 

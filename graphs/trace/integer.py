@@ -22,7 +22,7 @@ __all__ = ["Integer", "Recording", "current_recording", "is_recorded"]
 
 Terms = tuple[tuple[int, int], ...]  # which number that was read, and what it is multiplied by
 Test = tuple[int, Terms, str]  # a sum, and how it compares with 0
-# Numbers are below 2**40 (graphs/native/recipe.c), so that sums are below 2**62: C computes them without an overflow.
+# Numbers are below 2**40 (graphs/native/recipe_pattern.c), so that sums are below 2**62: C computes them exactly.
 MOST_TIMES, MOST_CONSTANT = 2**21, 2**61
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 

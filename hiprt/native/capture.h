@@ -1,4 +1,6 @@
-/* Stream capture: what the core must not disturb of others' captures (G10), and captures of its own (G14). */
+/* Stream capture: what the core must not disturb of others' captures (G10), and captures of its own (G14).
+ *
+ * A graph that was captured is the caller's. Any thread may call all of this. */
 #pragma once
 #include "library.h"
 

@@ -1,8 +1,11 @@
 /* Kernels: a function of a module with its declared arguments, and the payload of one launch of it.
  *
- * A payload holds the dimensions, of which `zero` is what a captured kernel has of launch attributes | the arguments as the kernel reads them, each at its alignment, with zeros between
- * them and up to a multiple of 8 | one range for each buffer, in argument order. It is written once, by who launches,
- * and it is what a node keeps: two nodes do the same work exactly when dimensions and arguments are the same bytes. */
+ * A payload holds three parts, one behind the other: the dimensions, whose `zero` has the launch attributes of a captured
+ * kernel; the arguments as the kernel reads them, each at its alignment, with zeros between them and up to a multiple of 8;
+ * and one range for each buffer, in argument order. It is written once, by who launches, and a node keeps it as it is: two
+ * nodes do the same work exactly when dimensions and arguments are the same bytes.
+ *
+ * A kernel is counted by references. It does not change behind its first launch, and any thread may launch it. */
 #pragma once
 #include <stdatomic.h>
 #include <stddef.h>

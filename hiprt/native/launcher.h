@@ -1,4 +1,6 @@
-/* Launchers: a kernel of the core as a Python object; what other types of the per-launch path use of it. */
+/* Launchers: a kernel of the core as a Python object; what other types of the per-launch path use of it.
+ *
+ * Called with the GIL held. */
 #pragma once
 #include "objects.h" /* first: Python.h says so */
 

@@ -1,4 +1,6 @@
-/* The functions of the HIP library in use, and those of its compiler. */
+/* The functions of the HIP library in use, and those of its compiler.
+ *
+ * The tables are filled once, by the thread that opens a library, and any thread reads them from then on. */
 #pragma once
 #include "hip/hip_runtime_api.h"
 #include "hip/hiprtc.h"

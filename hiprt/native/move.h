@@ -1,4 +1,6 @@
-/* Moves: memory that gets another address, and the addresses that point into it. */
+/* Moves: memory that gets another address, and the addresses that point into it.
+ *
+ * The list of moves is the caller's. Any thread may ask. */
 #pragma once
 #include <stdint.h>
 
