@@ -150,10 +150,13 @@ int hiprt_recorder_add_captured(hiprt_recorder *r, uint32_t kind, hiprt_kernel *
                                 uint32_t size, hiprt_captured *captured, hipGraphNode_t source, const uint32_t *deps,
                                 uint32_t n_deps) {
   node *n = add(r, kind, kernel, payload, size);
-  if (!n) return HIPRT_E_MEMORY;
-  n->captured = captured;
-  n->source = source;
-  int status = deps ? append(r, n, deps, n_deps, 0) : commit(r, n);
+  int status = n ? 0 : HIPRT_E_MEMORY;
+  if (n) {
+    n->captured = captured;
+    n->source = source;
+    status = deps ? append(r, n, deps, n_deps, 0) : commit(r, n);
+  }
+  r->is_broken |= status == HIPRT_E_MEMORY;
   if (!status && r->added) r->added(r->owner);
   return status;
 }

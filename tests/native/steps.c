@@ -2,6 +2,7 @@
  * Prints "ok". With the argument "lost", patches are lost, and a canary and a comparison notice; with "dump" it prints a
  * step as JSON. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,16 @@ static const char source[] =
     fprintf(stderr, "line %d: %s (%s: %s)\n", __LINE__, #fine, hiprt_failure_call(), hiprt_failure_detail());          \
     exit(1);                                                                                                           \
   } while (0)
+
+static _Thread_local int requests = -1; /* of memory that moves, which this thread may still make; negative: any number */
+
+/* In the place of the C library's for libhiprt too, so that memory runs out where a test wants it. */
+void *realloc(void *memory, size_t size) {
+  static void *(*real)(void *, size_t);
+  if (!real) *(void **)&real = dlsym(RTLD_NEXT, "realloc");
+  if (requests > 0) requests--;
+  return requests ? real(memory, size) : 0;
+}
 
 static hipModule_t module;
 static hiprt_kernel *scale, *add, *canary;
@@ -197,6 +208,29 @@ static void captures(const lane *l) {
   }
   CHECK(outcome.rung == HIPRT_PATCH);
   hiprt_step_release(step);
+}
+
+/* Nothing is launched of captured work of which a part became nodes when memory ran out. */
+static void captures_without_memory(const lane *l) {
+  enum { NODES = 100 };
+  const uint64_t z = (uintptr_t)l->z, ranges[] = {z, z + SIZE * sizeof(int)};
+  const uint8_t access = HIPRT_WRITE;
+  int status = HIPRT_E_MEMORY, failed = 0;
+  for (; status; failed++) {
+    hiprt_step *step = make_step(HIPRT_RUNGS, 0);
+    hiprt_outcome outcome;
+    int ran = 0;
+    CHECK(!hiprt_step_begin(step, l->stream) && !hiprt_step_capture(step));
+    for (int i = 0; i < NODES; i++) CHECK(!hipMemsetAsync(l->z, i, SIZE * sizeof(int), l->handle));
+    requests = failed;
+    status = hiprt_step_captured(step, 1, ranges, &access);
+    requests = -1;
+    CHECK(!status || status == HIPRT_E_MEMORY);
+    const int ended = hiprt_step_end(step, &outcome, &ran);
+    CHECK(status ? !ran && (ended == HIPRT_E_MEMORY || !outcome.nodes) : !ended && outcome.nodes == NODES);
+    hiprt_step_release(step);
+  }
+  CHECK(failed > 10);
 }
 
 static hipGraph_t captured(const lane *l, int by, int is_refused) {
@@ -738,6 +772,7 @@ int main(int argc, char **argv) {
     topologies(&l);
     budgets(&l);
     captures(&l);
+    captures_without_memory(&l);
     adopts(&l);
     moves(&l);
     explanations(&l);
