@@ -56,7 +56,8 @@ int hiprt_arena_request(hiprt_arena *arena, uint64_t nbytes, int is_kept, uint64
   const char *const call = "hiprt_arena_request";
   const uint64_t start = arena->n_asked ? arena->next : PROVISIONAL;
   *out_address = 0;
-  if (nbytes > END - start - 2 * HIPRT_ALIGNMENT) return hiprt_fail(HIPRT_E_LIMIT, call, "no addresses are left");
+  if (END - start < 2 * HIPRT_ALIGNMENT || nbytes > END - start - 2 * HIPRT_ALIGNMENT)
+    return hiprt_fail(HIPRT_E_LIMIT, call, "no addresses are left");
   const int status = hiprt_room((void **)&arena->asked, arena->n_asked, 1, &arena->room, sizeof *arena->asked, call);
   if (status) return status;
   arena->asked[arena->n_asked++] = (hiprt_intermediate){start, start + nbytes, is_kept != 0, 0};

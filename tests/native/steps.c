@@ -729,6 +729,17 @@ static void arenas(const lane *l) {
   CHECK(hiprt_step_settle(other, arena) == HIPRT_E_ARGUMENT);
   hiprt_step_cancel(other);
   CHECK(hiprt_arena_request(arena, UINT64_MAX, 0, &address) == HIPRT_E_LIMIT);
+  hiprt_arena_release(arena);
+  /* Addresses run out behind a request that takes nearly all of them, and what has them is planned for no memory. */
+  CHECK(!hiprt_pool_create(0, 0, &pool) && !hiprt_arena_create(pool, &arena));
+  hiprt_pool_release(pool);
+  CHECK(!hiprt_step_begin(step, l->stream));
+  CHECK(!hiprt_arena_request(arena, (1ull << 63) - (1ull << 58) - 512, 0, &address));
+  const uint64_t first = address;
+  for (int i = 0; i < 3; i++) CHECK(hiprt_arena_request(arena, 1ull << 62, 0, &address) == HIPRT_E_LIMIT);
+  launch(l, scale, l->x, (int *)(uintptr_t)first, 2);
+  CHECK(hiprt_step_settle(step, arena) != 0);
+  hiprt_step_cancel(step);
   hiprt_step_release(step);
   hiprt_step_release(other);
   hiprt_arena_release(arena);
