@@ -248,7 +248,9 @@ class Step(Armed, Generic[P, R]):
             if not rung:
                 self.drop(signature)
             if kept is not None and rung:
-                result = self.eager(*args, **keywords) if rung == "eager" else cast(R, kept.results(stream))
+                if rung not in ("replay", "patch"):
+                    return self.record(signature, args, keywords, stream, key, eager=rung)
+                result = cast(R, kept.results(stream))
                 if rung == "replay":
                     # Calls of an armed step do not take this lock, and would overwrite what is not copied yet.
                     self.make_ready(signature, args, keywords, stream)
@@ -342,8 +344,8 @@ class Step(Armed, Generic[P, R]):
         Returns
         -------
         str
-            ``replay`` or ``patch``, the rung that was taken; ``eager`` where the function must be called without
-            recording; empty where it must be recorded.
+            ``replay`` or ``patch``, the rung that was taken; empty where the function must be recorded; else why all
+            that it launches runs eagerly.
 
         Raises
         ------
@@ -394,8 +396,7 @@ class Step(Armed, Generic[P, R]):
         self.ladder.execs.drop(kept.exec)
         self.drop(signature)
         self.ladder.fall(error, stream)
-        self.ladder.stats.count(Event(self.name, "eager", str(error)))
-        return "eager"
+        return str(error)
 
     def fail(self, kept: KeptCall, status: int, ran: bool, stream: Stream) -> Any:
         """Run eagerly what the C core could not launch again, if none of it may have run (G8).
@@ -427,24 +428,33 @@ class Step(Armed, Generic[P, R]):
         return self.names[len(args)]
 
     def record(
-        self, signature: Hashable, args: tuple[Any, ...], keywords: dict[str, Any], stream: Stream, key: Hashable
+        self,
+        signature: Hashable,
+        args: tuple[Any, ...],
+        keywords: dict[str, Any],
+        stream: Stream,
+        key: Hashable,
+        eager: str = "",
     ) -> R:
-        """Call the function while the stream records, launch what it launched, and keep that if the call recurs."""
+        """Call the function while the stream records, launch what it launched, and keep that if the call recurs.
+
+        Where `eager` says why, all is launched eagerly, and nothing is kept.
+        """
         arguments, before = Arguments(args, keywords, self.names_of(args)), self.latest
         why = None if before is None else partial(arguments.difference, before)
         self.latest = arguments
         reserve, slots, known = False, flags.graph_slots, self.ladder.topologies
         form: tuple[Hashable, ...] = ()
-        if self.keep:
+        if self.keep and not eager:
             form, slots = form_of(args, keywords), min(TRANSIENT, slots)
             reserve = self.recurring.is_expected(form, signature)
-        session = Session(self.ladder, stream, reserve=reserve, key=key, why=why, slots=slots)
+        session = Session(self.ladder, stream, reserve=reserve, key=key, why=why, slots=slots, eager=eager)
         with session.record():
             result = self.function(*args, **keywords)
         self.recordings = [s if isinstance(s, Recording) else s.recording for s in session.segments]
         if not session.segments:
             self.ladder.stats.count(Event(self.name, "eager", "the step launched nothing"))
-        elif self.keep and session.is_whole:
+        elif self.keep and session.is_whole and not eager:
             found = [] if self.overwrite else arrays_in(result)
             is_kept = self.recurring.is_kept(form, signature, is_new=self.ladder.topologies > known)
             if found is None:

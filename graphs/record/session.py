@@ -62,6 +62,8 @@ class Session:
         The most execs that recordings of one topology may take turns in.
     is_ahead : bool
         Whether nothing is launched: the execs of calls to come are begun.
+    eager : str
+        Why everything is launched eagerly; empty where it is not.
 
     Attributes
     ----------
@@ -83,6 +85,7 @@ class Session:
         why: Why | None = None,
         slots: int | None = None,
         is_ahead: bool = False,
+        eager: str = "",
     ) -> None:
         self.ladder = ladder
         self.reserve = reserve
@@ -100,6 +103,7 @@ class Session:
         self.why = why
         self.slots = slots
         self.is_ahead = is_ahead
+        self.eager = eager
         self.segments: list[Segment] = []
         self.parts: list[Part | Recording] = []
         self.is_whole = True
@@ -188,7 +192,7 @@ class Session:
             if self.is_ahead:
                 self.parts.append(part if eager else self.ladder.begin(part, self.stream))
             elif eager:
-                self.ladder.run_eagerly(part, self.stream, why_forced())
+                self.ladder.run_eagerly(part, self.stream, self.eager or why_forced())
                 self.segments.append(part)
             else:
                 launched = self.ladder.launch(part, self.stream, key=self.key, why=self.why, slots=self.slots)
@@ -201,7 +205,9 @@ class Session:
         self.offset += len(recording)
 
     def divide(self, recording: Recording) -> list[tuple[Recording, bool]]:
-        """Cut out the nodes that flags ask to launch eagerly, for bisection by node."""
+        """Cut out the nodes that are launched eagerly: all, or those that flags ask for, for bisection by node."""
+        if self.eager:
+            return [(recording, True)]
         if not (flags.graph_force_eager_from or flags.graph_force_eager_to):
             return [(recording, False)]
         size = len(recording)

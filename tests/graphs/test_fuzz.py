@@ -18,7 +18,7 @@ from helpers.kernels import accumulate, scale
 from helpers.selection import form as form_of
 
 import hiprt
-from hiprt import allocator, graphs
+from hiprt import allocator, graphs, kernels
 from hiprt.errors import HipError, OutOfMemoryError
 from hiprt.graphs.launch.execs import Execs
 
@@ -291,6 +291,29 @@ def test_a_failed_move_runs_eagerly(stream):
     np.testing.assert_array_equal(step(b).numpy(), np.full(100, 6, np.float32))
     assert "eager: hipGraphExecKernelNodeSetParams: hipErrorInvalidValue (1)" in step.reasons
     assert step.rungs["instantiate"] == before + 1
+
+
+def test_a_failed_move_launches_nothing_of_a_function_that_raises(stream):
+    """G8: what runs eagerly was recorded before, as all work of a step is."""
+    a, b, total, raises = hiprt.full(4, 1.0), hiprt.full(4, 2.0), hiprt.zeros(4), []
+
+    def function(x):
+        kernels.add(total, x, out=total)
+        if raises:
+            raise KeyError
+
+    step = graphs.Step(function, stream=stream, moves=True)
+    step(a)
+    raises.append(True)
+    failure = HipError(1, "hipErrorInvalidValue", "hipGraphExecKernelNodeSetParams")
+    with failing_once(Execs, "move", failure), pytest.raises(KeyError):
+        step(b)
+    np.testing.assert_array_equal(total.numpy(), np.full(4, 1.0))
+    raises.clear()
+    with failing_once(Execs, "move", failure):
+        step(a)
+        step(b)
+    np.testing.assert_array_equal(total.numpy(), np.full(4, 4.0))
 
 
 def test_a_successor_that_cannot_be_patched_is_discarded(stream):
