@@ -75,7 +75,7 @@ rows.take(held + member * (Rows::BYTES / 16), start, scale * 1.44269504f, is_kep
 threadgroup float* const left = (threadgroup float*)held;
 rows.leave(left + member * (Rows::BYTES / 4));
 const size_t first_head = size_t(row) * heads + first;
-paired_results<T, WIDTH, HEADS, SIMDGROUPS> results = {
+paired_results<T, WIDTH, HEADS, SIMDGROUPS> results = {{
     out + first_head * WIDTH,
     gate + size_t(row) * gate_stride + first * WIDTH,
     parts + first_head * splits * Rows::LEFT,
@@ -85,5 +85,5 @@ paired_results<T, WIDTH, HEADS, SIMDGROUPS> results = {
     split,
     splits,
     active,
-};
+}};
 results.take(left, Rows::BYTES / 4, &answer, index);

@@ -38,7 +38,7 @@ for (uint i = 0; i < Rows::STEPS * 2; i++) {
 rows.take(held + member * (Rows::BYTES / 16), start, scale * 1.44269504f, -1, (const threadgroup T*)held, (const threadgroup T*)held);
 threadgroup float* const left = (threadgroup float*)held;
 rows.leave(left + member * (Rows::BYTES / 4));
-paired_results<T, WIDTH, HEADS, SIMDGROUPS> results = {
+paired_results<T, WIDTH, HEADS, SIMDGROUPS> results = {{
     out + first_head * WIDTH,
     gate + size_t(row) * gate_stride + first * WIDTH,
     parts + first_head * splits * Rows::LEFT,
@@ -48,5 +48,5 @@ paired_results<T, WIDTH, HEADS, SIMDGROUPS> results = {
     split,
     splits,
     active,
-};
+}};
 results.take(left, Rows::BYTES / 4, &answer, index);

@@ -209,22 +209,16 @@ HIPRT_INLINE bool comes_last(device uint* arrived, uint count, uint thread_index
 #endif
 }
 
-// Where a threadgroup leaves its heads, as head_results in one_pass.h has it.
+// What leaves heads where head_results says, two elements of each at a time.
 template <typename T, int WIDTH, int HEADS, int SIMDGROUPS>
 struct paired_results {
-  device T* out;          // of the first head
-  const device T* gate;   // of the first head
-  device float* parts;    // of the first head, for each of `splits` threadgroups
-  device uint* arrived;   // a counter, where the last of the threadgroups puts the parts together
-  bool is_gated, is_counted;
-  uint split, splits;
-  uint active;  // the threadgroups that have positions
+  head_results<T> to;
 
   HIPRT_INLINE void put(uint head, uint element, thread pair_of_sums& sum) {
     for (uint j = 0; j < 2; j++) {
       const uint i = head * WIDTH + element + j;
-      const float opening = is_gated ? opening_of(float(as_type<T>(ushort(load_now((const device ushort*)gate + i))))) : 1.0f;
-      out[i] = T(sum.share(j) * opening);
+      const float opening = to.is_gated ? opening_of(float(as_type<T>(ushort(load_now((const device ushort*)to.gate + i))))) : 1.0f;
+      to.out[i] = T(sum.share(j) * opening);
     }
   }
 
@@ -236,19 +230,19 @@ struct paired_results {
       const uint head = i / (WIDTH / 2), element = i % (WIDTH / 2) * 2;
       pair_of_sums sum;
       sum.template add<SIMDGROUPS>(left + head * EACH, SIMDGROUPS, apart, WIDTH, element);
-      if (active == 1) {
+      if (to.active == 1) {
         put(head, element, sum);
         continue;
       }
-      device float* const part = parts + (size_t(head) * splits + split) * EACH;
+      device float* const part = to.parts + (size_t(head) * to.splits + to.split) * EACH;
       *(device pack<float, 2>*)(part + element) = {{sum.sums[0], sum.sums[1]}};
       if (element == 0) *(device pack<float, 2>*)(part + WIDTH) = {{sum.top, sum.norm}};
     }
-    if (active == 1 || !is_counted || !comes_last(arrived, active, index, answer)) return;
+    if (to.active == 1 || !to.is_counted || !comes_last(to.arrived, to.active, index, answer)) return;
     for (uint i = index; i < PAIRS; i += SIMDGROUPS * 32) {
       const uint head = i / (WIDTH / 2), element = i % (WIDTH / 2) * 2;
       pair_of_sums sum;
-      sum.template add<16>(parts + size_t(head) * splits * EACH, active, EACH, WIDTH, element);
+      sum.template add<16>(to.parts + size_t(head) * to.splits * EACH, to.active, EACH, WIDTH, element);
       put(head, element, sum);
     }
   }
