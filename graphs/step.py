@@ -1,11 +1,10 @@
-"""Steps: a function, or a block of code, whose launches become one graph launch."""
+"""Steps: a function whose launches become one graph launch."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from weakref import WeakMethod
@@ -18,14 +17,15 @@ from hiprt.array import Array
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.arguments import Arguments, names_of
+from hiprt.graphs.block import step
 from hiprt.graphs.cells import Cells
-from hiprt.graphs.launch.allowed_rungs import allows
 from hiprt.graphs.launch.armed import Armed
-from hiprt.graphs.launch.exec import Exec, launch_failure
+from hiprt.graphs.launch.exec import launch_failure
 from hiprt.graphs.launch.kept_call import KeptCall, Segment
+from hiprt.graphs.launch.kept_calls import KeptCalls
 from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.moved_arrays import Placement
-from hiprt.graphs.launch.preparation import Begun, Preparation, arguments_of
+from hiprt.graphs.launch.preparation import Preparation, arguments_of
 from hiprt.graphs.launch.recurring import TRANSIENT, Recurring
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.captured import capture
@@ -124,11 +124,10 @@ class Step(Armed, Generic[P, R]):
         self.captured = captured
         self.overwrite = overwrite
         self.cells = Cells(function, varying) if varying else None
-        self.kept: OrderedDict[Hashable, KeptCall] = OrderedDict()
+        self.kept = KeptCalls(self.ladder)
         self.recordings: list[Recording] = []
         self.recurring = Recurring()
         self.latest: Arguments | None = None  # of the call before
-        self.moving: KeptCall | None = None  # what arrays at other addresses were patched into last
         self.names: dict[int, tuple[str, ...]] = {}
 
     if TYPE_CHECKING:
@@ -232,8 +231,8 @@ class Step(Armed, Generic[P, R]):
                 args, keywords = self.cells.place(args, keywords, stream)
             if not self.keep:
                 return self.record((), args, keywords, stream, key)
-            target = None if self.moving is None or keywords else self.moving.placements.find(args)
-            kept = None if target is None else self.moving
+            target = None if self.kept.moving is None or keywords else self.kept.moving.placements.find(args)
+            kept = None if target is None else self.kept.moving
             signature = signature_of(args, keywords, moves=self.moves) if kept is None else kept.signature
             if "replay" not in flags.graph_rungs:
                 kept = None
@@ -242,11 +241,11 @@ class Step(Armed, Generic[P, R]):
             before = None
             if kept is not None and flags.graph_verify > 1:
                 before = kept.recorded if self.is_launched_for(kept, args, keywords) else None
-                self.drop(signature)
+                self.kept.drop(signature)
                 kept = None
             rung = self.relaunch(signature, kept, args, keywords, stream, target) if kept is not None else ""
             if not rung:
-                self.drop(signature)
+                self.kept.drop(signature)
             if kept is not None and rung:
                 if rung not in ("replay", "patch"):
                     return self.record(signature, args, keywords, stream, key, eager=rung)
@@ -290,7 +289,7 @@ class Step(Armed, Generic[P, R]):
         with self.ladder.lock:
             self.disarm()
             for signature in list(self.kept):
-                self.drop(signature)
+                self.kept.drop(signature)
             self.recurring.clear()
 
     def let_go(self) -> None:
@@ -314,21 +313,6 @@ class Step(Armed, Generic[P, R]):
             except MemoryError:
                 # The call has run. The next one is launched from here again.
                 self.disarm()
-
-    def drop(self, signature: Hashable) -> list[Exec]:
-        """Keep a call no longer, if it is kept, and return the execs that no kept call holds any more."""
-        kept = self.kept.pop(signature, None)
-        if kept is None:
-            return []
-        self.count(kept, -1)
-        if self.moving is kept:
-            self.moving = None
-        return kept.release()
-
-    def count(self, kept: KeptCall, times: int) -> None:
-        """Count a call that is kept from now on (1), or no more (-1)."""
-        self.ladder.stats.signatures += times
-        self.ladder.stats.nbytes += times * kept.nbytes
 
     def relaunch(
         self,
@@ -365,7 +349,7 @@ class Step(Armed, Generic[P, R]):
             target = kept.placements.here
         if target is not kept.placements.here:
             rung = "patch"
-            self.moving = kept
+            self.kept.moving = kept
             try:
                 if not self.ladder.move(kept, arrays, target, stream):
                     return ""
@@ -381,20 +365,20 @@ class Step(Armed, Generic[P, R]):
                         segment.wait()
                     whole = self.ladder.repeat(segment, stream, rung) and whole
             except (HipError, MemoryError) as error:
-                self.drop(signature)
+                self.kept.drop(signature)
                 if part:
                     raise UndefinedOutputsError.of(error, EARLIER) from error
                 raise
         self.latest = kept.arguments
         if not whole:
-            self.drop(signature)
+            self.kept.drop(signature)
         return rung
 
     def give_up(self, signature: Hashable, kept: KeptCall, error: HipError, stream: Stream) -> str:
         """Discard an exec in which some addresses may be changed and others not, and which was not launched (G8)."""
         assert kept.exec is not None
         self.ladder.execs.drop(kept.exec)
-        self.drop(signature)
+        self.kept.drop(signature)
         self.ladder.fall(error, stream)
         return str(error)
 
@@ -416,7 +400,7 @@ class Step(Armed, Generic[P, R]):
         with self.ladder.lock:
             self.disarm()
             for signature in [signature for signature, each in self.kept.items() if each is kept]:
-                self.drop(signature)
+                self.kept.drop(signature)
             assert kept.exec is not None
             self.ladder.replace(kept.exec, stream, error)
             return kept.results(stream)
@@ -511,56 +495,6 @@ class Step(Armed, Generic[P, R]):
                 preparation.add(self, args)
         return preparation.made
 
-    def begin(self, args: tuple[Any, ...], begun: Collection[Hashable]) -> Begun | None:
-        """Record a call without launching it, and begin to make its graphs.
-
-        None is returned where there are none to be made: they are kept already, or `begun` has the call's signature.
-        """
-        stream = self.own_stream()
-        if not self.keep or not flags.graph or stream.recording or session_of_thread() is not None:
-            return None
-        if stream.device.provider.run_step is not None or not allows(stream.device, "instantiate"):
-            return None
-        stream.check_open()
-        with self.ladder.lock:
-            self.last = stream
-            keywords: dict[str, Any] = {}
-            if self.cells is not None:
-                args, keywords = self.cells.place(args, keywords, stream)
-            signature = signature_of(args, keywords, moves=self.moves)
-            if signature in self.kept or signature in begun:
-                return None
-            session = Session(self.ladder, stream, reserve=True, is_ahead=True)
-            with session.record():
-                result = self.function(*args, **keywords)
-            found = [] if self.overwrite else arrays_in(result)
-            if not session.parts or found is None:
-                return None
-            own = {id(array.buffer) for array in found if session.owns(array.buffer)}
-            arguments = Arguments(args, keywords, self.names_of(args))
-            return Begun(signature, session.parts, result, own, arguments, args, keywords)
-
-    def finish(self, begun: Begun) -> bool:
-        """Wait for the graphs of a call that was begun, and keep the call; False where they could not be made."""
-        with self.ladder.lock:
-            segments: list[Segment] = []
-            try:
-                for part in begun.parts:
-                    segments.append(part if isinstance(part, Recording) else self.ladder.take(part))
-            except HipError as error:
-                self.reasons[f"not prepared: {error}"] += 1
-                for each in segments:
-                    if isinstance(each, Exec):
-                        self.ladder.execs.drop(each)
-                return False
-            for each in segments:
-                if isinstance(each, Exec):
-                    each.hold(1)
-            self.recordings = [part if isinstance(part, Recording) else part.recording for part in begun.parts]
-            arrays = arrays_of(*begun.args, *begun.keywords.values())
-            self.remember(begun.signature, segments, begun.result, begun.own, begun.arguments, arrays)
-            return True
-
     def remember(
         self,
         signature: Hashable,
@@ -573,59 +507,7 @@ class Step(Armed, Generic[P, R]):
         """Keep a call, and no more than ``HIPRT_GRAPH_KEYS`` and ``HIPRT_GRAPH_KEEP_MB`` allow; see `KeptCall`."""
         captured = [array.extent for array in self.captured] if self.moves else ()
         kept = KeptCall(segments, result, arrays, own, arguments, captured)
-        self.drop(signature)
         self.disarm()
-        self.kept[signature] = kept
-        kept.signature = signature
+        self.kept.keep(signature, kept)
         self.recurring.keep(signature)
-        self.count(kept, 1)
-        stats, bound = self.ladder.stats, flags.graph_keep_mb << 20
-        while len(self.kept) > flags.graph_keys or (bound and stats.nbytes > bound and len(self.kept) > 1):
-            if len(self.kept) <= flags.graph_keys:
-                self.reasons["dropped: the calls that are kept take more than HIPRT_GRAPH_KEEP_MB"] += 1
-            for exec_ in self.drop(next(iter(self.kept))):
-                self.ladder.execs.drop(exec_)
         return kept
-
-
-ladders: dict[str, Ladder] = {}
-
-
-@contextmanager
-def step(name: str, *, key: Hashable = None, stream: Stream | None = None) -> Iterator[Ladder]:
-    """Launch what this thread launches within the block as one graph.
-
-    This is for engines that issue every launch again for each token. An exec is found by what was recorded, and reused.
-
-    Parameters
-    ----------
-    name : str
-        The step's name. Blocks of one name share execs.
-    key : hashable, optional
-        The caller's name of this topology. It is checked, not trusted.
-    stream : Stream, optional
-        The stream it runs on; the current one by default.
-
-    Yields
-    ------
-    Ladder
-        Its ``stats`` say which rungs were taken; its ``capture`` takes in launches of other code.
-
-    Raises
-    ------
-    HipError
-        What was recorded could not be launched, not even eagerly.
-    """
-    stream = stream or current_stream()
-    ladder = ladders.get(name) or ladders.setdefault(name, Ladder(name))
-    session = session_of_thread()
-    if session is None:
-        stream.check_open()
-    if session is not None or stream.recording or not flags.graph:
-        if not flags.graph:
-            ladder.stats.count(Event(name, "eager", "HIPRT_GRAPH=0"))
-        with use_stream(stream if session is None else session.stream):
-            yield ladder
-        return
-    with ladder.lock, Session(ladder, stream, key=key).record():
-        yield ladder

@@ -31,7 +31,7 @@ from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.execs import Execs
 from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.moved_arrays import Placement
-from hiprt.graphs.launch.preparation import Part
+from hiprt.graphs.launch.part import Part
 from hiprt.graphs.launch.timeline import mark, observe, trace
 from hiprt.graphs.launch.trust import distrust
 from hiprt.graphs.launch.verify import Mismatch, launch_verified

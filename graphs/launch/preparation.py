@@ -7,36 +7,30 @@ meanwhile: each recording is thousands of objects, which stay.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hiprt import collector
+from hiprt.errors import HipError
+from hiprt.flags import flags
 from hiprt.graphs.arguments import Arguments
+from hiprt.graphs.launch.allowed_rungs import allows
+from hiprt.graphs.launch.exec import Exec
+from hiprt.graphs.launch.kept_call import Segment
+from hiprt.graphs.launch.part import Part
+from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.recording import Recording
+from hiprt.graphs.record.session import Session
+from hiprt.graphs.signature import arrays_of, signature_of
+from hiprt.stream import session_of_thread
 
 if TYPE_CHECKING:
     from hiprt.graphs.step import Step
 
-__all__ = ["Begun", "Part", "Preparation", "arguments_of"]
+__all__ = ["Begun", "Preparation", "arguments_of"]
 
 MOST_BEGUN = 8  # graphs that are being made at a time: as many recordings wait in memory
-
-
-class Part(NamedTuple):
-    """A recording of which another thread makes an executable graph.
-
-    Attributes
-    ----------
-    recording : Recording
-    successor : hiprt_successor *
-    rules : hiprt_rules *
-        What the graph is made by.
-    """
-
-    recording: Recording
-    successor: Any
-    rules: Any
 
 
 class Begun(NamedTuple):
@@ -110,7 +104,7 @@ class Preparation:
 
     def add(self, step: Step[..., Any], args: Sequence[Any]) -> None:
         """Record a call, unless the step keeps it already, and begin to make its graphs."""
-        begun = step.begin(tuple(args), [each.signature for of, each in self.waiting if of is step])
+        begun = begin(step, tuple(args), [each.signature for of, each in self.waiting if of is step])
         if begun is not None:
             self.waiting.append((step, begun))
         if len(self.waiting) > MOST_BEGUN:
@@ -119,4 +113,56 @@ class Preparation:
     def finish(self) -> None:
         """Wait for the graphs of the call that was recorded first, and let its step keep it."""
         step, begun = self.waiting.popleft()
-        self.made += step.finish(begun)
+        self.made += finish(step, begun)
+
+
+def begin(step: Step[..., Any], args: tuple[Any, ...], begun: Collection[Hashable]) -> Begun | None:
+    """Record a call without launching it, and begin to make its graphs.
+
+    None is returned where there are none to be made: they are kept already, or `begun` has the call's signature.
+    """
+    stream = step.own_stream()
+    if not step.keep or not flags.graph or stream.recording or session_of_thread() is not None:
+        return None
+    if stream.device.provider.run_step is not None or not allows(stream.device, "instantiate"):
+        return None
+    stream.check_open()
+    with step.ladder.lock:
+        step.last = stream
+        keywords: dict[str, Any] = {}
+        if step.cells is not None:
+            args, keywords = step.cells.place(args, keywords, stream)
+        signature = signature_of(args, keywords, moves=step.moves)
+        if signature in step.kept or signature in begun:
+            return None
+        session = Session(step.ladder, stream, reserve=True, is_ahead=True)
+        with session.record():
+            result = step.function(*args, **keywords)
+        found = [] if step.overwrite else arrays_in(result)
+        if not session.parts or found is None:
+            return None
+        own = {id(array.buffer) for array in found if session.owns(array.buffer)}
+        arguments = Arguments(args, keywords, step.names_of(args))
+        return Begun(signature, session.parts, result, own, arguments, args, keywords)
+
+
+def finish(step: Step[..., Any], begun: Begun) -> bool:
+    """Wait for the graphs of a call that was begun, and keep the call; False where they could not be made."""
+    with step.ladder.lock:
+        segments: list[Segment] = []
+        try:
+            for part in begun.parts:
+                segments.append(part if isinstance(part, Recording) else step.ladder.take(part))
+        except HipError as error:
+            step.reasons[f"not prepared: {error}"] += 1
+            for each in segments:
+                if isinstance(each, Exec):
+                    step.ladder.execs.drop(each)
+            return False
+        for each in segments:
+            if isinstance(each, Exec):
+                each.hold(1)
+        step.recordings = [part if isinstance(part, Recording) else part.recording for part in begun.parts]
+        arrays = arrays_of(*begun.args, *begun.keywords.values())
+        step.remember(begun.signature, segments, begun.result, begun.own, begun.arguments, arrays)
+        return True

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hiprt.graphs.launch.exec import Exec
     from hiprt.graphs.launch.kept_call import Segment
     from hiprt.graphs.launch.ladder import Ladder
-    from hiprt.graphs.launch.preparation import Part
+    from hiprt.graphs.launch.part import Part
 
 __all__ = ["EARLIER", "Session", "forced", "why_forced"]
 

@@ -15,8 +15,8 @@ from hiprt.bench.engine.models.upload import Upload
 from hiprt.bench.engine.safetensors_file import SafetensorsFile
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
+from hiprt.graphs.block import ladders
 from hiprt.graphs.record.recording import Recording
-from hiprt.graphs.step import ladders
 from hiprt.graphs.trace import lazy as lazy_programs
 from hiprt.kernels import hip_kernel
 from hiprt.loaded_modules import modules

@@ -9,7 +9,7 @@ import hiprt
 from helpers.program import Illegal, Op, View
 from hiprt import graphs
 from hiprt.compiler import compile_source
-from hiprt.graphs.step import ladders
+from hiprt.graphs.block import ladders
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
 
 STALL, FACTOR = 3000, 1664525  # a long chain of arithmetic, so that streams have work in flight

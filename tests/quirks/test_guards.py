@@ -50,8 +50,8 @@ from rocm.bindings import hip
 
 import hiprt
 from hiprt import _core, allocator, errors, graphs, library
+from hiprt.graphs.block import ladders
 from hiprt.graphs.launch import allowed_rungs, execs
-from hiprt.graphs.step import ladders
 
 ROUNDS = 30
 
