@@ -266,8 +266,9 @@ def bytes_of(product: Product) -> float:
 
 
 class Loop(NamedTuple):
-    """A loop of a function: its lines, its vector instructions, and those of them that compute dot products."""
+    """A loop of a function: its first line, its lines, its vector instructions, and those of them that are dots."""
 
+    first: int
     lines: list[str]
     vectors: int
     dots: int
@@ -291,7 +292,7 @@ def loops_of(assembly: str) -> list[Loop]:
         elif jump and jump[1] in places:
             inside = lines[places[jump[1]] : i]
             vectors = [each for each in inside if re.match(r"\s+v_", each)]
-            found.append(Loop(inside, len(vectors), sum("_dot" in each for each in vectors)))
+            found.append(Loop(places[jump[1]], inside, len(vectors), sum("_dot" in each for each in vectors)))
     if not any(loop.vectors for loop in found):
         raise ValueError("the function has no loop")
     return found
@@ -316,13 +317,28 @@ def nested_instructions(assembly: str) -> tuple[int, int, int]:
     return loops[0].vectors, loops[-1].vectors, whole
 
 
+def inner_loops(assembly: str) -> list[Loop]:
+    """Return the loops with dot instructions, or all if there are none, within which no other of them lies."""
+    every, found = loops_of(assembly), list[Loop]()
+    for loop in sorted([loop for loop in every if loop.dots] or every, key=lambda loop: len(loop.lines)):
+        last = loop.first + len(loop.lines)
+        if not any(loop.first <= each.first and each.first + len(each.lines) <= last for each in found):
+            found.append(loop)
+    return found
+
+
 def full_waits(assembly: str) -> int:
-    """Return how often an iteration of the inner loop with all dot instructions waits for all loads on their way.
+    """Return how often an iteration of an inner loop with dot instructions waits for all loads on their way, at most.
 
     A wait behind another such wait counts where a load lies between them.
     """
+    return max(map(waits_of, inner_loops(assembly)))
+
+
+def waits_of(loop: Loop) -> int:
+    """Return how often an iteration of a loop waits for all loads on their way."""
     count, is_any_on_its_way = 0, True
-    for line in with_dots(assembly)[0].lines:
+    for line in loop.lines:
         if LOAD.match(line):
             is_any_on_its_way = True
         elif FULL_WAIT.match(line):

@@ -23,6 +23,7 @@ from hiprt.kernels.ops.quantized.qmv import (
     SHARED,
     block_instances,
     dot_instances,
+    phased_instances,
     several_instances,
     shared_block_instances,
 )
@@ -139,13 +140,16 @@ def shared_rows(dtype: np.dtype[Any]) -> Iterator[Case]:
 
 def dots(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield products by integer dot instructions; where activations are rounded to 8 bits they are 1 or -1."""
-    templates = (*dot_instances(False), *several_instances(False))
+    templates = (*dot_instances(False), *several_instances(False), *phased_instances(False))
     for template in (each for each in templates if each["T"] == dtype):
         group, bits, width, rows = (template[name] for name in ("GROUP", "BITS", "WIDTH", "ROWS"))
         split, teams, planes = (template[name] for name in ("SPLIT", "TEAMS", "PLANES"))
         most = template.get("VECTORS", 1)
-        count, sharing = 22, Dots(rows, split, teams, 2, planes, most)
-        vectors = min(2 * most - 1, MOST_VECTORS)  # of two threadgroups, some of which both have
+        held, kept = template.get("HELD", 0), template.get("KEPT_ROUNDS", 1)
+        # As many rows as a threadgroup takes in more rounds of tiles than it keeps.
+        count = 2 * rows * teams * kept + 6 if held else 22
+        sharing = Dots(rows, split, teams, 2, planes, most, held, kept)
+        vectors = most if held else min(2 * most - 1, MOST_VECTORS)  # two threadgroups have some of them
         x = normal(dtype, vectors, width, seed=61)
         if planes == 2:
             x = np.sign(x)

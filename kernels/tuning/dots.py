@@ -33,7 +33,10 @@ SPLITS = (1, 2, 4, 8, 16)
 MOST_SIMDGROUPS = 32  # of a threadgroup
 STEPS_AHEAD = 2  # that a lane has on their way of a single vector
 MOST_VECTORS = 8  # of a threadgroup
-SHARED_BYTES, SUMS_BYTES = 64 << 10, 1280  # of threadgroup memory, and of it for a vector's sums
+SHARED_BYTES, OTHER_BYTES = 64 << 10, 64  # of threadgroup memory, and of it for what no vector has
+SMALLEST_PART = 64  # pieces of x that are staged at a time
+MOST_KEPT_ROUNDS = 4  # whose sums a lane keeps from one part of x to the next
+MOST_KEPT_SUMS = {32: 64, 64: 32}  # by the lanes of a wave, four of which fit a SIMD with them
 LARGEST = 1 << 32  # bytes of a matrix, which offsets of 32 bits reach
 # Vector instructions of a piece of a row, of a step beside them, and of the sums of a row and of a tile at its end.
 PIECE, STEP, SUM, TILE, MEETING = 27, 10, 4, 20, 40
@@ -56,6 +59,11 @@ class Dots(NamedTuple):
         The digits of 4 bits to which x is brought: 4, or 2 for activations of 8 bits.
     vectors : int
         The vectors of a threadgroup, for which a matrix is read once: one, or several of a product of several.
+    held : int
+        The pieces of x that threadgroup memory holds at a time, in whole steps of a team or an even share of one; 0
+        where it holds all.
+    kept_rounds : int
+        The tiles of a team whose sums lanes keep from one part of x to the next. x is staged again for those behind.
     """
 
     rows: int
@@ -64,11 +72,23 @@ class Dots(NamedTuple):
     groups: int
     planes: int = 4
     vectors: int = 1
+    held: int = 0
+    kept_rounds: int = 1
+
+
+def pieces_of(product: Product) -> int:
+    """Return the pieces of a row."""
+    return product.width * product.bits // 128
 
 
 def steps_of(product: Product, split: int) -> int:
     """Return how many pieces of a row a lane has, where that many simdgroups share it."""
     return -(-product.width * product.bits // (128 * LANES * split))
+
+
+def rounds_of(product: Product, sharing: Dots) -> int:
+    """Return how many tiles a team takes in turn."""
+    return -(-tiles_of(product, sharing.rows) // (sharing.groups * sharing.teams))
 
 
 def tiles_of(product: Product, rows: int) -> int:
@@ -77,21 +97,41 @@ def tiles_of(product: Product, rows: int) -> int:
 
 
 def dots(product: Product, target: Target) -> Iterator[Dots]:
-    """Yield the sharings that fit a product, with one threadgroup on each compute unit for its vectors."""
+    """Yield the sharings that fit a product, with one threadgroup on each compute unit for all its vectors."""
     simdgroups, planes = target.table.dot_simdgroups, int(flags.qmv_planes)
-    vectors = vectors_of(product, planes)
+    count = -(-product.batch // MOST_VECTORS)  # of threadgroups
     for rows in target.table.dot_rows:
         groups = min(target.compute_units, tiles_of(product, rows))
         for split in SPLITS:
-            sharing = Dots(rows, split, simdgroups // split, groups, planes, vectors)
             is_useful = split == 1 or steps_of(product, split) < steps_of(product, split // 2)
-            if split <= simdgroups and is_useful and fits(product, sharing):
-                yield sharing
+            if split <= simdgroups and is_useful:
+                sharing = Dots(rows, split, simdgroups // split, groups, planes, -(-product.batch // count))
+                sharing = with_parts(product, sharing, target)
+                if fits(product, sharing):
+                    yield sharing
+
+
+def with_parts(product: Product, sharing: Dots, target: Target) -> Dots:
+    """Return a sharing with the fewest parts of x that fit threadgroup memory, of nearly the same size."""
+    if shared_bytes(product, sharing) <= SHARED_BYTES:
+        return sharing
+    pace, steps = LANES * sharing.split, steps_of(product, sharing.split)
+    most = min(MOST_KEPT_ROUNDS, MOST_KEPT_SUMS[target.wave] // (sharing.vectors * sharing.rows))
+    rounds = rounds_of(product, sharing)
+    kept = -(-rounds // -(-rounds // most))
+    for parts in range(2, steps + 1):
+        cut = sharing._replace(held=pace * -(-steps // parts), kept_rounds=kept)
+        if shared_bytes(product, cut) <= SHARED_BYTES:
+            return cut
+    held = pace // 2
+    while held > SMALLEST_PART and shared_bytes(product, sharing._replace(held=held)) > SHARED_BYTES:
+        held //= 2
+    return sharing._replace(held=held, kept_rounds=kept)
 
 
 def fits(product: Product, sharing: Dots) -> bool:
     """Whether the kernel takes a matrix with a sharing."""
-    parts = 2 if product.is_gated else 1
+    parts, pace = 2 if product.is_gated else 1, LANES * sharing.split
     return (
         1 <= sharing.vectors <= min(product.batch, MOST_VECTORS)
         and (sharing.vectors > 1) == (product.batch > 1)
@@ -101,25 +141,26 @@ def fits(product: Product, sharing: Dots) -> bool:
         and 1 <= sharing.split * sharing.teams <= MOST_SIMDGROUPS
         and sharing.groups >= 1
         and sharing.planes in (2, 4)
-        and sharing.vectors * shared_bytes(product, sharing.planes) <= SHARED_BYTES
+        and 0 <= sharing.held < pieces_of(product)
+        and (sharing.held % pace == 0 or (pace % sharing.held == 0 and sharing.held % LANES == 0))
+        and 1 <= sharing.kept_rounds <= (MOST_KEPT_ROUNDS if sharing.held else 1)
+        and shared_bytes(product, sharing) <= SHARED_BYTES
         and product.rows * product.width * product.bits < 8 * LARGEST
     )
 
 
-def shared_bytes(product: Product, planes: int) -> int:
-    """Return the bytes of threadgroup memory that a vector needs: its digits, 16 bytes for each piece, and its sums."""
-    return product.width * planes // 2 + product.width * product.bits // 8 + SUMS_BYTES
-
-
-def vectors_of(product: Product, planes: int) -> int:
-    """Return how many vectors a threadgroup takes: as many as fit, or fewer where as many threadgroups take those."""
-    most = max(1, min(MOST_VECTORS, SHARED_BYTES // shared_bytes(product, planes)))
-    return -(-product.batch // -(-product.batch // most))
+def shared_bytes(product: Product, sharing: Dots) -> int:
+    """Return the bytes of threadgroup memory: of a vector the digits of its pieces, 16 bytes for each, and its sums."""
+    digits = 4 * sharing.planes // product.bits
+    simdgroups = sharing.split * sharing.teams
+    sums = 1 + (2 * sharing.rows if sharing.split > 1 else 0)  # of a simdgroup
+    pieces = sharing.held or pieces_of(product)
+    return sharing.vectors * (16 * (digits + 1) * pieces + 4 * sums * simdgroups) + OTHER_BYTES
 
 
 def cost(product: Product, sharing: Dots) -> int:
     """Return about how many vector instructions a simdgroup executes."""
-    rounds = -(-tiles_of(product, sharing.rows) // (sharing.groups * sharing.teams))
+    rounds = rounds_of(product, sharing)
     steps = steps_of(product, sharing.split) * (PIECE * sharing.rows + STEP)
     return rounds * (steps + SUM * sharing.rows + TILE + (MEETING if sharing.split > 1 else 0))
 
@@ -149,8 +190,12 @@ def dots_configuration(product: Product, sharing: Dots) -> Configuration:
     """
     if not fits(product, sharing):
         raise ValueError(f"qmv: {sharing} does not fit {product}")
-    rows, split, teams, groups, planes, vectors = sharing
-    depth = min(steps_of(product, split), STEPS_AHEAD) if vectors == 1 else 1
+    rows, split, teams, groups, planes, vectors, held, kept_rounds = sharing
+    steps = -(-held // (LANES * split)) if held else steps_of(product, split)
+    depth = min(steps, STEPS_AHEAD) if vectors == 1 else 1
     template = {"ROWS": rows, "SPLIT": split, "TEAMS": teams, "DEPTH": depth, "PLANES": planes}
-    template |= {"VECTORS": vectors} if vectors > 1 else {}
+    if held:
+        template |= {"VECTORS": vectors, "HELD": held, "KEPT_ROUNDS": kept_rounds}
+    elif vectors > 1:
+        template["VECTORS"] = vectors
     return Configuration((groups, -(-product.batch // vectors), 1), (split * teams * LANES, 1, 1), template)

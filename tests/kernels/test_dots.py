@@ -5,12 +5,25 @@ from dataclasses import replace
 
 import pytest
 
+from hiprt.array import bfloat16
 from hiprt.bench.engine.models.presets import PRESETS
-from hiprt.bench.roofline import GPUS, MEASURED, full_waits, plain_work, products, work_of
+from hiprt.bench.roofline import GPUS, MEASURED, code_of, full_waits, plain_work, products, work_of
 from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.offline.resources import text_of
-from hiprt.kernels.ops.quantized.qmv import DOTS, dot_instances
-from hiprt.kernels.tuning.dots import MOST_SIMDGROUPS, dots, dots_configuration, dots_of
+from hiprt.kernels.ops.quantized.qmv import DOTS, PHASED, chosen, dot_instances
+from hiprt.kernels.tuning.blocks import (
+    FEWEST_VECTORS as FEWEST_OF_BLOCKS,
+    MOST_VECTORS as MOST_OF_BLOCKS,
+    blocks_configuration,
+)
+from hiprt.kernels.tuning.dots import (
+    MOST_SIMDGROUPS,
+    SHARED_BYTES,
+    dots,
+    dots_configuration,
+    dots_of,
+    shared_bytes,
+)
 from hiprt.kernels.tuning.target import make_target
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.provider import NVIDIA, ROCM
@@ -19,6 +32,8 @@ SIMDS = 4  # of what HIP counts as a compute unit
 # MI300X and MI300A; RDNA as HIP counts it, pairs of units, and as AMD does.
 AMD = [("gfx942", 304, 64), ("gfx942", 228, 64), ("gfx90a", 104, 64), ("gfx950", 256, 64)]
 AMD += [("gfx1151", n, 32) for n in (20, 40)] + [("gfx1201", n, 32) for n in (28, 32, 56, 64)] + [("gfx1100", 48, 32)]
+PLANNED = [("gfx90a", 104, 64), ("gfx942", 304, 64), ("gfx950", 256, 64), ("gfx1100", 48, 32)]
+PLANNED += [("gfx1151", 20, 32), ("gfx1200", 16, 32), ("gfx1201", 32, 32)]
 DENSE = [name for name, each in PRESETS.items() if each["model_type"] == "qwen3" and each["hidden_size"] >= 1024]
 
 
@@ -48,17 +63,84 @@ def test_a_gate_has_pairs_of_rows():
 
 
 def test_several_vectors_are_shared_out_as_one():
-    """Each has its own bits then. A threadgroup has as many as its memory holds, or fewer in as many threadgroups."""
+    """Each has its own bits then. A threadgroup takes all, with the fewest parts of x that its memory holds."""
     on, counts = make_target("gfx942", 304, 64, ROCM), range(2, 9)
-    for width, vectors in ((2560, [2, 3, 4, 5, 6, 7, 8]), (4096, [2, 3, 4, 5, 3, 4, 4]), (9728, [2] * 7)):
+    held = {2560: [0] * 7, 4096: [0, 0, 0, 0, 0, 64, 64], 9728: [0, 256, 128, 128, 128, 64, 64]}
+    for width, parts in held.items():
         single = Product(2560, width, 1, 64, 4, False)
         several = [single._replace(batch=count) for count in counts]
         sharings = [dots_of(each, on) for each in several]
-        assert [each.vectors for each in sharings] == vectors
-        assert {each._replace(vectors=1) for each in sharings} == {dots_of(single, on)}
-        grids = [dots_configuration(*each).grid for each in zip(several, sharings)]
-        assert grids == [(304, -(-count // each), 1) for count, each in zip(counts, vectors)]
-    assert dots_of(Product(2560, 25600, 2, 64, 4, False), on) is None
+        assert [each.vectors for each in sharings] == [*counts]
+        assert [each.held for each in sharings] == parts
+        assert {each._replace(vectors=1, held=0) for each in sharings} == {dots_of(single, on)}
+        assert {dots_configuration(*each).grid for each in zip(several, sharings)} == {(304, 1, 1)}
+        assert all(shared_bytes(*each) <= SHARED_BYTES for each in zip(several, sharings))
+
+
+@pytest.mark.parametrize(("arch", "units", "wave"), PLANNED)
+def test_weights_are_read_once_for_2_to_16_vectors(arch, units, wave):
+    """Of every product of every dense preset, by integer dot instructions or by matrix instructions.
+
+    Up to 4 vectors are shared out as one is, also where the sums of tiles are kept meanwhile.
+    """
+    on = make_target(arch, units, wave, ROCM)
+    for product, is_normed, bits in product_list():
+        one = product._replace(bits=bits)
+        single = chosen(on, bfloat16, one, is_normed)
+        for vectors in range(2, MOST_OF_BLOCKS + 1):
+            several = one._replace(batch=vectors)
+            rule = chosen(on, bfloat16, several, is_normed)
+            if vectors < FEWEST_OF_BLOCKS:
+                assert (rule.vectors, dots_configuration(several, rule).grid[1]) == (vectors, 1), several
+                assert rule[:5] == single[:5], several
+            else:
+                grid = blocks_configuration(several, rule).grid
+                assert grid[:2] == (-(-product.rows // (16 * rule.blocks)), rule.split)
+
+
+def product_list():
+    """Yield the products of all dense presets, whether they have a norm, and the bits of their codes."""
+    for preset in DENSE:
+        for product, is_normed, _ in products(PRESETS[preset]):
+            for bits in (4, 8):
+                yield product, is_normed, bits
+
+
+def test_parts_of_x_fit_the_kernel():
+    """Whole steps of a team or an even share of one, and no rounds are kept of x that is there at once."""
+    on, product = make_target("gfx942", 304, 64, ROCM), Product(2560, 9728, 4, 64, 4, False)
+    sharing = dots_of(product, on)
+    assert (sharing.split, sharing.held, sharing.kept_rounds) == (4, 128, 1)
+    for held, kept_rounds in ((64, 4), (32, 1), (128, 2)):
+        dots_configuration(product, sharing._replace(held=held, kept_rounds=kept_rounds))
+    for held, kept_rounds in ((0, 1), (48, 1), (16, 1), (192, 1), (256, 1), (304, 1), (128, 5), (-128, 1), (128, 0)):
+        with pytest.raises(ValueError, match="does not fit"):
+            dots_configuration(product, sharing._replace(held=held, kept_rounds=kept_rounds))
+    with pytest.raises(ValueError, match="does not fit"):
+        dots_configuration(product._replace(width=2560), sharing._replace(held=0, kept_rounds=2))
+
+
+@pytest.mark.parametrize(
+    "preset", ["qwen3-4b", *(pytest.param(name, marks=pytest.mark.wide) for name in MEASURED if name != "qwen3-4b")]
+)
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.arch)
+def test_machine_code_of_x_in_parts(gpu, preset):
+    """No spills, one wait for all loads at most in an iteration, four waves a SIMD, Little's law."""
+    for product, is_normed, bits in product_list():
+        several = product._replace(bits=bits, batch=4)
+        sharing = dots_of(several, gpu.target)
+        if not sharing.held or product not in [each for each, _, _ in products(PRESETS[preset])]:
+            continue
+        configuration = dots_configuration(several, sharing)
+        template = {"T": bfloat16, "S": bfloat16, "GROUP": 64, "BITS": bits, "WIDTH": product.width}
+        template |= {"NORMED": is_normed, "ADDED": not is_normed, "GATED": product.is_gated, **configuration.template}
+        code = code_of(PHASED, PHASED.values_of(template), gpu.arch)
+        assert code.spills == 0, several
+        assert full_waits(code.text) <= 1, several
+        waves = configuration.grid[0] * configuration.threads[0] / gpu.wave
+        resident = min(waves, code.waves * SIMDS * gpu.units)
+        assert resident >= 4 * SIMDS * gpu.units
+        assert resident * sharing.rows * gpu.wave * 16 >= gpu.latency * gpu.bandwidth
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,32 @@ def test_dots_of_several_vectors_have_the_bits_of_each(batch, sharing, bits):
             assert together[v].tobytes() == alone.numpy().tobytes()
 
 
+@pytest.mark.singles
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    ("batch", "sharing"),
+    [
+        (3, Dots(4, 1, 2, 1, vectors=3, held=32, kept_rounds=2)),  # the last two of six tiles are there once more
+        (4, Dots(2, 2, 2, 1, vectors=4, held=64, kept_rounds=4)),  # parts of a step each
+        (5, Dots(2, 8, 1, 2, vectors=3, held=128)),  # parts of half a step, some vectors in two threadgroups
+        (2, Dots(4, 16, 1, 2, vectors=2, held=64)),  # of an eighth
+        (1, Dots(4, 1, 2, 2, held=96, kept_rounds=2)),  # lanes have two steps on their way, of three
+    ],
+)
+def test_x_in_parts_has_the_bits_of_x_at_once(batch, sharing, bits):
+    """Lanes add up their pieces in the same order; of a norm the squares are added up as well as without parts."""
+    parts, rows, width = {"norm": True, "residual": True, "swiglu": True}, 46, 5280
+    x, stored, options = operands(batch, rows, width, hiprt.bfloat16, 32, bits, **parts)
+    with force_generic():
+        check(batch, rows, width, hiprt.bfloat16, 32, bits, tiling=sharing, **parts)
+        together = call(x, stored, options, 32, bits, tiling=sharing).numpy()
+        single = sharing._replace(vectors=1, held=0, kept_rounds=1)
+        for v in range(batch):
+            given = options | {"residual": options["residual"][v : v + 1]}
+            alone = call(x[v : v + 1], stored, given, 32, bits, tiling=single)
+            assert together[v].tobytes() == alone.numpy().tobytes()
+
+
 @pytest.mark.parametrize("bits", [4, 8])
 def test_two_planes_are_activations_of_8_bits(bits):
     """The error is what rounding to 127 parts, or 119, of the largest of each piece explains."""
@@ -318,8 +344,9 @@ def test_dots_are_for_devices_that_have_them():
     assert qmv_module.chosen(amd, np.dtype(np.float32), product) is None
     assert qmv_module.chosen(make_target("gfx900", 64, 64, ROCM), half, product) is None
     assert qmv_module.chosen(amd, half, product._replace(batch=4)).vectors == 4
-    wide = {"width": 65536}, {"width": 16384, "batch": 2}, {"rows": 1 << 22, "width": 16384}
-    for unfit in (*wide, {"rows": 1, "is_gated": True}):
+    for wide in ({"width": 65536}, {"width": 16384, "batch": 3}):
+        assert dots_of(product._replace(**wide), amd).held
+    for unfit in ({"rows": 1 << 22, "width": 16384}, {"rows": 1, "is_gated": True}):
         assert dots_of(product._replace(**unfit), amd) is None
     with flags.override(qmv_planes="2"):
         assert dots_of(product, amd).planes == 2

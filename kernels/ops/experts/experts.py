@@ -164,8 +164,9 @@ def dot_configuration_of(
     nbytes = matrices * product.rows * product.width * product.bits // 8
     is_possible = dtype.itemsize == 2 and nbytes < LARGEST
     ways = [] if tiling or not is_possible or columns < MOST_ROWS else ranked_dots(product, target)
+    ways = [way for way in ways if not way.held]
     sharing = choice(ways[:MOST_WAYS]) if ways else tiling
-    if tiling and (not is_possible or columns < tiling.rows // (2 if product.is_gated else 1)):
+    if tiling and (not is_possible or tiling.held or columns < tiling.rows // (2 if product.is_gated else 1)):
         raise ValueError(f"{tiling} does not fit experts of {columns} columns")
     return sharing and dots_configuration(product, sharing)
 

@@ -13,6 +13,13 @@ from hiprt.kernels.tuning.dots import TEMPLATE
 __all__ = ["dot_kernel"]
 
 BODY = "quantized/integer_dots.hip"
+# Parameters of the body that a kernel may leave out, and the constants that replace them.
+ABSENT = {
+    "VECTORS": "constexpr int VECTORS = 1;",
+    "batch": "constexpr uint batch = 1;",
+    "HELD": "constexpr int HELD = 0;",
+    "KEPT_ROUNDS": "constexpr int KEPT_ROUNDS = 1;",
+}
 
 
 def dot_kernel(
@@ -54,7 +61,7 @@ def dot_kernel(
         source="\n".join(
             [
                 *definitions_of({**given, **inputs, **scalars}, matrices, is_gated),
-                *(() if "VECTORS" in given else ("constexpr int VECTORS = 1;", "constexpr uint batch = 1;")),
+                *(line for name, line in ABSENT.items() if name not in {**given, **scalars}),
                 '#line 1 "integer_dots.hip"',
                 (OPS / BODY).read_text(),
             ]

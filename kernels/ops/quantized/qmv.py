@@ -110,6 +110,22 @@ def several_instances(takes_loops: bool) -> list[dict[str, Any]]:
     ]
 
 
+def phased_instances(takes_loops: bool) -> list[dict[str, Any]]:
+    """List the instances of the kernel whose x is staged in parts.
+
+    Those are 4B's down on gfx1151, 32B's gate and up with codes of 8 bits on gfx942, and 1.7B's down with such codes
+    there, whose parts are halves of a step.
+    """
+    names = ("BITS", "WIDTH", *TEMPLATE, "HELD", "KEPT_ROUNDS", *PARTS)
+    down = 4, 9728, 4, 1, 16, 1, 4, 160, 2, False, True, False
+    gate_up = 8, 5120, 4, 2, 16, 1, 4, 192, 2, True, False, True
+    halves = 8, 6144, 4, 16, 2, 1, 4, 256, 1, False, True, False
+    half = np.dtype(np.float16)
+    chosen = ((half, down), (half, gate_up), (bfloat16, down), (bfloat16, halves))
+    every = [{"T": dtype, "S": dtype, "GROUP": 64, "VECTORS": 4, **dict(zip(names, one))} for dtype, one in chosen]
+    return [] if takes_loops else every
+
+
 def block_instances(takes_loops: bool) -> list[dict[str, Any]]:
     """List the instances of the kernel of AMD's matrix instructions that are compiled ahead."""
     parts = ((False, True, False), (True, False, True), (True, False, False))
@@ -223,6 +239,16 @@ SEVERAL = dot_kernel(
     part_of="qmv",
     instances=several_instances,
 )
+# This one as many, or one, whose x threadgroup memory does not hold at once.
+PHASED = dot_kernel(
+    "qmv_phased_dots",
+    inputs=OPERANDS,
+    outputs={"out": "S"},
+    scalars={"columns": "uint", "batch": "uint", "eps": "float"},
+    template={"S": "dtype", "VECTORS": "int", "HELD": "int", "KEPT_ROUNDS": "int", **PARTS},
+    part_of="qmv",
+    instances=phased_instances,
+)
 # This one multiplies up to 16, where matrix instructions of waves take as many at once.
 BLOCKS = blocks_kernel("qmv_blocks", inputs=OPERANDS, parts=PARTS, instances=block_instances)
 # And this one where threadgroups share the width of a matrix with few rows.
@@ -283,7 +309,7 @@ def qmv(
     Array, [B, N] or [B, N / 2]
         The product, summed in float32 and rounded once. On GPUs ``x * norm`` is rounded to the dtype of `x` first, and
         must be in its range. The norm's common factor is applied to the sums. 16-bit numbers of a single vector on
-        NVIDIA, and of up to 4 vectors on AMD, where two fit the memory of a threadgroup, are not rounded to the dtype;
+        NVIDIA, and of up to 4 vectors on AMD, are not rounded to the dtype;
         the part that shares a scale of the codes, on AMD one that 128 bits of codes belong to, is rounded to multiples
         of 2^-14 of the power of two below its largest number. With ``HIPRT_QMV_PLANES=2`` it is rounded to 8 bits on
         AMD. By AMD's rules for up to 4 vectors, and on NVIDIA where a `VectorRing` shares out the work and all numbers
@@ -356,9 +382,9 @@ def plan_of(
             configuration = dots_configuration(product, tiling)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
             scalars: dict[str, Any] = {"columns": columns, "eps": eps, "groups": configuration.grid[0]}
-            if tiling.vectors > 1:
+            kernel = dots_kernel(tiling)
+            if kernel is not DOTS:
                 scalars["batch"] = batch
-            kernel = SEVERAL if tiling.vectors > 1 else DOTS
             launch = Launch(kernel, configuration.grid, configuration.threads, template, **scalars)
         elif isinstance(tiling, Blocks):
             configuration = blocks_configuration(product, tiling)
@@ -385,6 +411,13 @@ def plan_of(
         else:
             launch = plain_launch(product, columns, kinds, parts, eps, target, tiling)
     return Plan(op, (batch, columns), dtype, launch)
+
+
+def dots_kernel(sharing: Dots) -> Kernel:
+    """Return the kernel of integer dot instructions that has a sharing's template."""
+    if sharing.held:
+        return PHASED
+    return SEVERAL if sharing.vectors > 1 else DOTS
 
 
 def plain_launch(
