@@ -125,7 +125,10 @@ def test_parts_of_x_fit_the_kernel():
 )
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.arch)
 def test_machine_code_of_x_in_parts(gpu, preset):
-    """No spills, one wait for all loads at most in an iteration, four waves a SIMD, Little's law."""
+    """No spills, one wait for all loads at most for a step, four waves a SIMD, Little's law.
+
+    Parts of one step have no loop over steps: there is one wait for each tile, and one for x.
+    """
     for product, is_normed, bits in product_list():
         several = product._replace(bits=bits, batch=4)
         sharing = dots_of(several, gpu.target)
@@ -136,7 +139,8 @@ def test_machine_code_of_x_in_parts(gpu, preset):
         template |= {"NORMED": is_normed, "ADDED": not is_normed, "GATED": product.is_gated, **configuration.template}
         code = code_of(PHASED, PHASED.values_of(template), gpu.arch)
         assert code.spills == 0, several
-        assert full_waits(code.text) <= 1, several
+        has_loop = sharing.held > 32 * sharing.split
+        assert full_waits(code.text) <= (1 if has_loop else sharing.kept_rounds + 1), several
         waves = configuration.grid[0] * configuration.threads[0] / gpu.wave
         resident = min(waves, code.waves * SIMDS * gpu.units)
         assert resident >= 4 * SIMDS * gpu.units

@@ -7,14 +7,19 @@ import pytest
 from helpers.rocm import SUITES, VARIABLE, declared, run, unpacked
 
 from hiprt import provider
+from hiprt.array import bfloat16
 from hiprt.bench.roofline import full_waits
 from hiprt.errors import CompileError, ProviderError
 from hiprt.kernels.offline import command
 from hiprt.kernels.offline.builder import RocmBackend, Unit, build, units
 from hiprt.kernels.offline.report import Report
-from hiprt.kernels.offline.resources import text_of
+from hiprt.kernels.offline.resources import resources_of, text_of
 from hiprt.kernels.offline.rocm_compiler import Rocm, RocmCompiler, labelled
-from hiprt.kernels.ops.quantized.qmv import DOTS, dot_instances
+from hiprt.kernels.ops.quantized.qmv import DOTS, PHASED, dot_instances
+from hiprt.kernels.tuning.dots import dots_configuration, dots_of
+from hiprt.kernels.tuning.target import make_target
+from hiprt.kernels.tuning.tiling import Product
+from hiprt.provider import ROCM
 
 TARGETS = ("gfx90a", "gfx942", "gfx1100", "gfx1151", "gfx1201")
 EACH = 24  # in the short form one in so many instances is compiled
@@ -86,6 +91,26 @@ def test_decode_products_wait_for_all_loads_once(folder, target):
     assembly, _ = compiler.compile(DOTS.text("hip", template), name, target)
     compiler.close()
     assert full_waits(text_of(assembly, name)) <= 1
+
+
+@pytest.mark.parametrize(("target", "units", "wave"), [("gfx942", 304, 64), ("gfx1201", 32, 32)])
+def test_products_with_x_in_parts_keep_four_waves(folder, target, units, wave):
+    """4B's down of four vectors, with codes of 4 bits and of 8, also where the sums of three tiles are kept."""
+    compiler = RocmCompiler(Rocm.find(folder))
+    for bits in (4, 8):
+        product = Product(2560, 9728, 4, 64, bits, False)
+        sharing = dots_of(product, make_target(target, units, wave, ROCM))
+        template = {"T": bfloat16, "S": bfloat16, "GROUP": 64, "BITS": bits, "WIDTH": product.width, "ADDED": True}
+        template |= {"NORMED": False, "GATED": False, **dots_configuration(product, sharing).template}
+        name = PHASED.symbol(template)
+        assembly, code = compiler.compile(PHASED.text("hip", template), name, target, ROCM.math_modes["safe"])
+        (row,) = resources_of(assembly, code)
+        assert (row.spills, row.scratch) == (0, 0)
+        assert row.waves >= 4
+        assert full_waits(text_of(assembly, name)) <= (
+            1 if sharing.held > 32 * sharing.split else sharing.kept_rounds + 1
+        )
+    compiler.close()
 
 
 def test_labels_stand_where_jumps_lead():
