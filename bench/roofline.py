@@ -30,7 +30,7 @@ from hiprt.kernels.offline.resources import resources_of, text_of
 from hiprt.kernels.ops.attention.prefill_attention import KERNEL as PREFILL, tile_rows as attention_rows
 from hiprt.kernels.ops.quantized.qmv import DOTS, KERNEL
 from hiprt.kernels.ops.quantized.quantized_tiles import COLUMNS as TILE_COLUMNS, TILES, tile_rows
-from hiprt.kernels.tuning.dots import dots_configuration, dots_of, steps_of
+from hiprt.kernels.tuning.dots import dots_configuration, dots_of, piece_codes, steps_of
 from hiprt.kernels.tuning.sharing import sharing_of, simdgroups_of
 from hiprt.kernels.tuning.target import Target, make_target
 from hiprt.kernels.tuning.tile_splits import split_of
@@ -51,7 +51,6 @@ __all__ = [
 
 SIMDS = 4  # of what HIP counts as a compute unit
 GROUP, BITS = 64, 4
-OVERHEAD = 1 + 32 / (GROUP * BITS)  # a scale and a bias of 16 bits for each group of codes
 NODES_A_LAYER, OTHER_NODES = 5, 4
 MODEL = "a model, no measurement"
 SHAPE = re.compile(r"_(\d+)x(\d+)x(\d+)_")  # of a matrix instruction
@@ -221,13 +220,13 @@ def code_of(kernel: Kernel, template: tuple[Any, ...], arch: str, decided: tuple
 def plain_work(gpu: Gpu, product: Product, is_normed: bool) -> Work:
     """Return the work of the kernel that every GPU has."""
     sharing = sharing_of(product, gpu.target)
-    template = {"T": bfloat16, "S": bfloat16, "GROUP": GROUP, "BITS": BITS, "BATCH": 1}
+    template = {"T": bfloat16, "S": bfloat16, "GROUP": product.group, "BITS": product.bits, "BATCH": 1}
     template |= {"ROWS": sharing.rows, "SPLIT": sharing.split}
     branch = "is_normed = (flags & 1u) != 0"
     decided = (branch, f"is_normed = {str(is_normed).lower()}")
     code = code_of(KERNEL, KERNEL.values_of(template), gpu.arch, decided)
     waves = simdgroups_of(product, sharing) * 32 / gpu.wave
-    each = sharing.rows * gpu.wave * 16 * OVERHEAD
+    each = sharing.rows * gpu.wave * nbytes_of(product, 128 // product.bits if product.bits % 4 == 0 else 32)
     iteration = loop_instructions(code.text)
     resident = min(waves, code.waves * SIMDS * gpu.units)
     every = bytes_of(product) / each * iteration
@@ -241,7 +240,7 @@ def dots_work(gpu: Gpu, product: Product, is_normed: bool) -> Work | None:
         return None
     configuration = dots_configuration(product, sharing)
     parts = {"NORMED": is_normed, "ADDED": not is_normed, "GATED": product.is_gated}
-    template = {"T": bfloat16, "S": bfloat16, "GROUP": GROUP, "BITS": BITS, "WIDTH": product.width}
+    template = {"T": bfloat16, "S": bfloat16, "GROUP": product.group, "BITS": product.bits, "WIDTH": product.width}
     template |= {**configuration.template, **parts}
     code = code_of(DOTS, DOTS.values_of(template), gpu.arch)
     depth = configuration.template["DEPTH"]
@@ -251,7 +250,7 @@ def dots_work(gpu: Gpu, product: Product, is_normed: bool) -> Work | None:
     waves = sharing.groups * sharing.teams * sharing.split * 32 / gpu.wave
     each_wave = whole - outer + rounds * (outer - inner + turns * inner)
     resident = min(waves, code.waves * SIMDS * gpu.units)
-    each = depth * sharing.rows * gpu.wave * 16 * OVERHEAD
+    each = depth * sharing.rows * gpu.wave * nbytes_of(product, piece_codes(product.group, product.bits))
     return Work(DOTS.name, inner, each, waves * each_wave, waves, resident, code.spills, full_waits(code.text))
 
 
@@ -262,7 +261,12 @@ def work_of(gpu: Gpu, product: Product, is_normed: bool) -> Work:
 
 def bytes_of(product: Product) -> float:
     """Return the bytes of a product's weights."""
-    return product.rows * product.width * product.bits / 8 * OVERHEAD
+    return nbytes_of(product, product.rows * product.width)
+
+
+def nbytes_of(product: Product, codes: int) -> float:
+    """Return the bytes of so many codes, of whose groups each has a scale and a bias of 16 bits."""
+    return codes * product.bits / 8 * (1 + 32 / (product.group * product.bits))
 
 
 class Loop(NamedTuple):

@@ -16,10 +16,11 @@ from hiprt.bench.isa.attention_cases import heads
 from hiprt.bench.isa.case import Case, int32, normal
 from hiprt.bench.isa.hybrid_cases import hybrids, layers
 from hiprt.bench.isa.sampling_cases import tokens
-from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
+from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS, ahead_bits
 from hiprt.kernels.ops.matmul.matmul import TILE_ROWS
-from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, BITS, GROUP_SIZES
+from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.qmv import (
+    OTHER_BITS,
     SHARED,
     block_instances,
     dot_instances,
@@ -51,7 +52,7 @@ def cases() -> Iterator[Case]:
         yield from tokens(dtype)
         for group, bits in product(GROUP_SIZES, BITS):
             yield from quantized(dtype, group, bits)
-        for bits in BITS:
+        for bits in ahead_bits(dtype, takes_loops=False):
             yield from experts(dtype, bits)
         yield from formats(dtype)
         if dtype.itemsize == 2:
@@ -118,6 +119,13 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     rows = reference.quantized_embedding(ids, *stored, group, bits)
     name = f"4 rows, {2 * group} wide, two of them missing"
     yield Case(name, kernels.quantized_embedding, (ids, *stored), rows, options)
+
+
+def few_vectors(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
+    """Yield the product of a vector with codes that cross words or are several to a byte."""
+    x, stored = normal(dtype, 1, 2 * group, seed=11), quantize(normal(dtype, 11, 2 * group, seed=12), group, bits)
+    exact, options = reference.qmv(x, stored, group, bits), {"group_size": group, "bits": bits}
+    yield Case(f"1 by 11, {2 * group} wide", kernels.qmv, (x, *stored), exact, options, slack=1)
 
 
 def shared_rows(dtype: np.dtype[Any]) -> Iterator[Case]:
@@ -228,6 +236,9 @@ def written(w: Array, mode: str) -> Array:
 
 def formats(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield ops that take any format: quantising to 5 bits and back, products with a matrix and its transpose."""
+    if dtype == bfloat16:
+        for bits in OTHER_BITS:
+            yield from few_vectors(dtype, 64, bits)
     w = normal(dtype, 64, 64, seed=13)
     stored = quantize(w, 32, 5)
     options = {"group_size": 32, "bits": 5}
@@ -251,9 +262,8 @@ def tiles(dtype: np.dtype[Any]) -> Iterator[Case]:
         name, exact = f"{rows} by {columns}, {depth} deep", reference.matmul(a, b.T)
         yield Case(name, lambda a, b: kernels.matmul(a, b.T), (a, b), exact)
         yield Case(name, kernels.matmul, (a, np.ascontiguousarray(b.T)), exact)
-    for bits in AFFINE_BITS:
-        if bits not in BITS:
-            yield tiled(dtype, bits)
+    for bits in OTHER_BITS:
+        yield tiled(dtype, bits)
     yield stacked(dtype)
 
 

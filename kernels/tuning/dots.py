@@ -20,6 +20,7 @@ __all__ = [
     "dots",
     "dots_configuration",
     "dots_of",
+    "piece_codes",
     "ranked_dots",
     "steps_of",
 ]
@@ -38,8 +39,9 @@ SMALLEST_PART = 64  # pieces of x that are staged at a time
 MOST_KEPT_ROUNDS = 4  # whose sums a lane keeps from one part of x to the next
 MOST_KEPT_SUMS = {32: 64, 64: 32}  # by the lanes of a wave, four of which fit a SIMD with them
 LARGEST = 1 << 32  # bytes of a matrix, which offsets of 32 bits reach
-# Vector instructions of a piece of a row, of a step beside them, and of the sums of a row and of a tile at its end.
-PIECE, STEP, SUM, TILE, MEETING = 27, 10, 4, 20, 40
+# Vector instructions of a piece of a row by bits, of a step beside it, and of the sums of a row and of a tile.
+PIECE = {2: 55, 3: 55, 4: 27, 5: 70, 6: 38, 8: 27}
+STEP, SUM, TILE, MEETING = 10, 4, 20, 40
 
 
 class Dots(NamedTuple):
@@ -50,7 +52,7 @@ class Dots(NamedTuple):
     rows : int
         The rows of a tile, which a lane multiplies at a time. A gate needs an even number.
     split : int
-        The simdgroups of a team, among whose lanes a row's pieces of 128 bits are divided.
+        The simdgroups of a team, among whose lanes a row's pieces are divided.
     teams : int
         The teams in a threadgroup, which take tiles in turn.
     groups : int
@@ -76,14 +78,19 @@ class Dots(NamedTuple):
     kept_rounds: int = 1
 
 
+def piece_codes(group: int, bits: int) -> int:
+    """Return the codes that a lane reads at a time, as in the kernel: whole words, of one group."""
+    return 64 if bits == 2 and group >= 64 else 32 if bits <= 5 else 16
+
+
 def pieces_of(product: Product) -> int:
     """Return the pieces of a row."""
-    return product.width * product.bits // 128
+    return product.width // piece_codes(product.group, product.bits)
 
 
 def steps_of(product: Product, split: int) -> int:
     """Return how many pieces of a row a lane has, where that many simdgroups share it."""
-    return -(-product.width * product.bits // (128 * LANES * split))
+    return -(-pieces_of(product) // (LANES * split))
 
 
 def rounds_of(product: Product, sharing: Dots) -> int:
@@ -151,17 +158,17 @@ def fits(product: Product, sharing: Dots) -> bool:
 
 def shared_bytes(product: Product, sharing: Dots) -> int:
     """Return the bytes of threadgroup memory: of a vector the digits of its pieces, 16 bytes for each, and its sums."""
-    digits = 4 * sharing.planes // product.bits
     simdgroups = sharing.split * sharing.teams
     sums = 1 + (2 * sharing.rows if sharing.split > 1 else 0)  # of a simdgroup
     pieces = sharing.held or pieces_of(product)
-    return sharing.vectors * (16 * (digits + 1) * pieces + 4 * sums * simdgroups) + OTHER_BYTES
+    digits = sharing.planes * piece_codes(product.group, product.bits) // 2  # bytes of a piece
+    return sharing.vectors * ((digits + 16) * pieces + 4 * sums * simdgroups) + OTHER_BYTES
 
 
 def cost(product: Product, sharing: Dots) -> int:
     """Return about how many vector instructions a simdgroup executes."""
     rounds = rounds_of(product, sharing)
-    steps = steps_of(product, sharing.split) * (PIECE * sharing.rows + STEP)
+    steps = steps_of(product, sharing.split) * (PIECE[product.bits] * sharing.rows + STEP)
     return rounds * (steps + SUM * sharing.rows + TILE + (MEETING if sharing.split > 1 else 0))
 
 

@@ -162,7 +162,7 @@ def test_the_kernels_are_shown_beside_the_one_of_every_gpu(capsys):
 
 def test_the_weights_of_a_token_are_those_that_were_measured():
     """The 4B preset's decode reads 2,262,528,000 bytes of weights (bench/results/2026-11-22-h200-decode.json)."""
-    nbytes = sum(p.rows * p.width / 2 * roofline.OVERHEAD * n for p, _, n in products(PRESETS["qwen3-4b"]))
+    nbytes = sum(roofline.bytes_of(p) * n for p, _, n in products(PRESETS["qwen3-4b"]))
     assert nbytes == pytest.approx(2262528000, rel=2e-3)
 
 

@@ -22,6 +22,7 @@ from hiprt.kernels.tuning.dots import (
     dots,
     dots_configuration,
     dots_of,
+    piece_codes,
     shared_bytes,
 )
 from hiprt.kernels.tuning.target import make_target
@@ -163,6 +164,19 @@ def test_machine_code_of_presets(gpu, preset):
         assert work.resident * work.nbytes >= gpu.latency * gpu.bandwidth
 
 
+@pytest.mark.parametrize("bits", [2, 3, 5, 6])
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.arch)
+def test_machine_code_of_other_bits(gpu, bits):
+    """Few vector instructions a byte, one wait for all loads at most, no spills, four waves a SIMD, Little's law."""
+    product, is_normed, _ = list(products(PRESETS["qwen3-4b"]))[2]
+    work = work_of(gpu, product._replace(bits=bits), is_normed)
+    assert (work.kernel, work.spills) == ("qmv_dots", 0)
+    assert work.full_waits <= 1
+    assert work.density <= (0.13 if gpu.wave == 32 else 0.07)
+    assert work.resident >= 4 * SIMDS * gpu.units
+    assert work.resident * work.nbytes >= gpu.latency * gpu.bandwidth
+
+
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.arch)
 def test_narrow_matrices_have_few_instructions_beside_their_dots(gpu):
     """A row of 1,024 is one piece of each lane, so that sums and addresses come with every piece."""
@@ -187,12 +201,15 @@ def test_the_dot_instructions_are_the_hardwares(arch, hint):
 
     Codes, which are read once, leave no trace in the caches.
     """
-    compiler = Compiler()
-    for template in (each for each in dot_instances(False)[:3]):
+    compiler, every = Compiler(), dot_instances(False)
+    for template in (*every[:3], *(each for each in every if each["BITS"] in (3, 5))):
         text = compiler.assembly(DOTS.text("hip", template), DOTS.symbol(template), arch)
-        words = 4 * template["ROWS"] * template["DEPTH"] * template["PLANES"] * 4 // template["BITS"]
-        assert text.count("v_dot8" if template["BITS"] == 4 else "v_dot4") >= words
-        hinted = re.findall(rf"global_load_(?:dwordx4|b128) .* {hint}$", text, re.MULTILINE)
+        bits, field = template["BITS"], 4 if template["BITS"] <= 4 else 8
+        fields = piece_codes(template["GROUP"], bits) * field // 32
+        words = fields * template["ROWS"] * template["DEPTH"] * template["PLANES"] * 4 // field
+        assert text.count("v_dot8" if field == 4 else "v_dot4") >= words
+        width = "dwordx3|b96" if bits == 3 else "dwordx4|b128"
+        hinted = re.findall(rf"global_load_(?:{width}) .* {hint}$", text, re.MULTILINE)
         assert len(hinted) >= template["ROWS"] * template["DEPTH"]
         assert "kernarg_segment_size: 68" in text, "implicit arguments are asked for"
         assert full_waits(text_of(text, DOTS.symbol(template))) <= 1

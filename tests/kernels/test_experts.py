@@ -23,6 +23,7 @@ gate_up_module, down_module = (
 )
 HALF = np.dtype(np.float16)
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
+OTHERS = [(32, 2), (128, 2), (64, 3), (32, 5), (128, 6)]  # whose codes cross words, or are small
 
 
 def stack(shape, dtype, group, bits, seed=0):
@@ -84,7 +85,7 @@ def check_down(
 
 
 @pytest.mark.singles
-@pytest.mark.parametrize(("group", "bits"), FORMATS)
+@pytest.mark.parametrize(("group", "bits"), FORMATS + OTHERS)
 def test_every_format(branch, group, bits, close, normal):
     check_gate_up(close, normal, 2, 3, 5, 7, 3 * group, HALF, group, bits, seed=bits)
     check_down(close, normal, 2, 3, 2, 7, 3 * group, HALF, group, bits, seed=bits)
@@ -135,7 +136,7 @@ def test_mistakes_are_named(dtype):
         (ValueError, "do not fit", lambda: kernels.moe_gate_up(x, two, *odd)),
         (ValueError, "as many gates as ups", lambda: kernels.moe_gate_up(x, two, *odd, apart=True)),
         (ValueError, "3 axes", lambda: kernels.moe_gate_up(x, two, w[0], scales[0], biases[0])),
-        (ValueError, "6 bits", lambda: kernels.moe_gate_up(x, two, *parts, bits=6)),
+        (ValueError, "number of bits 7", lambda: kernels.moe_gate_up(x, two, *parts, bits=7)),
         (ValueError, "incompatible", lambda: kernels.moe_gate_up(x, two, *parts, bits=8)),
         (ValueError, "norm has shape", lambda: kernels.moe_gate_up(x, two, *parts, norm=x)),
         (ValueError, "does not start", lambda: kernels.moe_gate_up(shifted, two, *parts)),
@@ -162,6 +163,8 @@ def test_rings_are_for_devices_that_have_bulk_copies():
         for arch, dtype in (("sm_80", half), ("gfx1201", half), ("hiprt-cpu", half), ("sm_90", single)):
             assert plan(target(arch), dtype, *sizes, 64, 4) is None
     assert gate_up(target("sm_90"), half, 8, 766, 2048, 64, 4) is None
+    assert gate_up(target("sm_90"), half, 8, 768, 2048, 64, 2) is None
+    assert down(target("sm_90"), half, 8, 2048, 1024, 64, 6) is None
     assert down(target("sm_90"), half, 8, 2048, 704, 64, 4) is None
 
 
@@ -212,16 +215,16 @@ def test_tokens_have_the_bits_that_each_has_alone(normal, monkeypatch):
 
 
 @pytest.mark.singles
-@pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8)])
+@pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8), (64, 2), (128, 3), (32, 5), (64, 6)])
 @pytest.mark.parametrize("half", [HALF, hiprt.bfloat16])
 @pytest.mark.parametrize(
     "tiling", [Dots(4, 2, 2, 3), Dots(2, 1, 3, 2)], ids=["the last tile lies over the one before", "rounds"]
 )
 def test_integer_dot_instructions(close, normal, half, group, bits, tiling):
-    """Tiles end with an expert's matrix; x is rounded to 15 bits for each 128 bits of codes."""
+    """Tiles end with an expert's matrix; x is rounded to 15 bits for each piece."""
     with force_generic():
         for experts in (5, 2):
-            width = 1024 // bits
+            width = 1024 // bits if bits in (4, 8) else 2 * group
             check_gate_up(close, normal, 1, 3, experts, 11, 2 * width, half, group, bits, steps=4096, tiling=tiling)
             check_down(close, normal, 1, 4, experts, 13, width, half, group, bits, steps=4096, tiling=tiling)
 

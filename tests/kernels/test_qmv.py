@@ -42,6 +42,7 @@ def target(arch, provider=NVIDIA):
 H200 = target("sm_90")
 qmv_module = import_module("hiprt.kernels.ops.quantized.qmv")  # the package has a function of this name
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
+OTHERS = [(group, bits) for bits in (2, 3, 5, 6) for group in (32, 64, 128)]  # whose codes cross words, or are small
 ULP = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
 
 
@@ -86,6 +87,14 @@ def check(batch, rows, width, dtype, group, bits, *, tiling=None, seed=0, **part
 @pytest.mark.parametrize(("batch", "rows", "groups"), [(1, 1, 1), (3, 35, 3), (8, 10, 2)])
 def test_matches_the_reference(branch, dtype, group, bits, batch, rows, groups):
     check(batch, rows, groups * group, dtype, group, bits)
+
+
+@pytest.mark.singles
+@pytest.mark.parametrize(("group", "bits"), OTHERS)
+def test_codes_of_other_bits(branch, dtype, group, bits):
+    check(1, 11, 3 * group, dtype, group, bits)
+    check(3, 22, 5 * group, dtype, group, bits, norm=True, residual=True, swiglu=True)
+    check(8, 35, group, dtype, group, bits)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5])
@@ -250,7 +259,7 @@ def test_stages(half, group, form, steps):
 
 
 @pytest.mark.singles
-@pytest.mark.parametrize(("group", "bits"), FORMATS)
+@pytest.mark.parametrize(("group", "bits"), FORMATS + OTHERS)
 @pytest.mark.parametrize("half", [np.dtype(np.float16), hiprt.bfloat16])
 @pytest.mark.parametrize(
     ("sharing", "width"),
@@ -268,7 +277,7 @@ def test_integer_dot_instructions(half, group, bits, sharing, width):
 
 
 @pytest.mark.singles
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [4, 8, 2, 3, 5, 6])
 @pytest.mark.parametrize(
     ("batch", "sharing"),
     [
@@ -290,7 +299,7 @@ def test_dots_of_several_vectors_have_the_bits_of_each(batch, sharing, bits):
 
 
 @pytest.mark.singles
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [4, 8, 3, 5])
 @pytest.mark.parametrize(
     ("batch", "sharing"),
     [
@@ -315,7 +324,7 @@ def test_x_in_parts_has_the_bits_of_x_at_once(batch, sharing, bits):
             assert together[v].tobytes() == alone.numpy().tobytes()
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [4, 8, 2, 3, 5, 6])
 def test_two_planes_are_activations_of_8_bits(bits):
     """The error is what rounding to 127 parts, or 119, of the largest of each piece explains."""
     x, stored, _ = operands(1, 64, 1024, hiprt.bfloat16, 64, bits)
@@ -329,12 +338,12 @@ def test_two_planes_are_activations_of_8_bits(bits):
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("place", [0, 37, 127])
-def test_dots_pass_on_what_is_not_finite(wrong, place):
-    x, stored, _ = operands(1, 6, 128, hiprt.bfloat16, 64, 4)
+@pytest.mark.parametrize(("place", "bits"), [(0, 4), (37, 2), (127, 6)])
+def test_dots_pass_on_what_is_not_finite(wrong, place, bits):
+    x, stored, _ = operands(1, 6, 128, hiprt.bfloat16, 64, bits)
     x[0, place] = wrong
     with force_generic():
-        assert np.isnan(call(x, stored, {}, 64, 4, tiling=Dots(2, 1, 2, 2)).numpy().astype(np.float32)).all()
+        assert np.isnan(call(x, stored, {}, 64, bits, tiling=Dots(2, 1, 2, 2)).numpy().astype(np.float32)).all()
 
 
 def test_dots_are_for_devices_that_have_them():
@@ -350,6 +359,11 @@ def test_dots_are_for_devices_that_have_them():
         assert dots_of(product._replace(**unfit), amd) is None
     with flags.override(qmv_planes="2"):
         assert dots_of(product, amd).planes == 2
+    for bits in (2, 3, 5, 6):
+        other = product._replace(bits=bits)
+        assert isinstance(qmv_module.chosen(amd, half, other), Dots)
+        assert isinstance(qmv_module.chosen(amd, half, other._replace(batch=5)), Dots)
+        assert qmv_module.chosen(H200, half, other) is qmv_module.chosen(target("hiprt-cpu"), half, other) is None
     for unfit in (Dots(1, 1, 8, 4), Dots(3, 1, 8, 4), Dots(4, 2, 20, 4), Dots(4, 1, 8, 4, 3), Dots(4, 1, 8, 0)):
         with pytest.raises(ValueError, match="does not fit"):
             dots_configuration(product._replace(is_gated=True), unfit)
@@ -481,19 +495,21 @@ def test_matrix_instructions_in_more_than_one_phase():
         check(8, 8, 256 * 11, hiprt.bfloat16, 64, 4, tiling=Tiling(4, 2, 2), norm=True)
 
 
-def test_every_code_counts_in_matrix_instructions():
-    for bits in (4, 8):
-        width = 1024 // bits
-        for place in (0, 1, 7, 8, 31, 33, 100):
-            codes = np.zeros((2**bits, width), np.uint8)
-            codes[:, place] = np.arange(2**bits)
-            x = np.zeros((1, width), np.float16)
-            x[0, place] = 1
-            ones, zeros = np.ones((2**bits, width // 64), np.float16), np.zeros((2**bits, width // 64), np.float16)
-            for tiling in (Tiling(2, 1, 1), Ring(2, 1, 1, 1, 1, 4), Dots(2, 1, 2, 3)):
-                with force_generic():
-                    got = call(x, (pack(codes, bits), ones, zeros), {}, 64, bits, tiling=tiling)
-                assert got.numpy().astype(int).tolist() == [list(range(2**bits))]
+@pytest.mark.parametrize("bits", [2, 3, 4, 5, 6, 8])
+def test_every_code_counts_in_matrix_instructions(bits):
+    """Codes that do not divide a word have no matrix instructions, but those of dot products."""
+    width = 1024 // bits if bits in (4, 8) else 256
+    for place in (0, 1, 7, 8, 31, 33, 100):
+        codes = np.zeros((2**bits, width), np.uint8)
+        codes[:, place] = np.arange(2**bits)
+        x = np.zeros((1, width), np.float16)
+        x[0, place] = 1
+        ones, zeros = np.ones((2**bits, width // 64), np.float16), np.zeros((2**bits, width // 64), np.float16)
+        of_matrices = (Tiling(2, 1, 1), Ring(2, 1, 1, 1, 1, 4)) if bits in (4, 8) else ()
+        for tiling in (Dots(2, 1, 2, 3), *of_matrices):
+            with force_generic():
+                got = call(x, (pack(codes, bits), ones, zeros), {}, 64, bits, tiling=tiling)
+            assert got.numpy().astype(int).tolist() == [list(range(2**bits))]
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -678,11 +694,19 @@ def test_bulk_copies_are_for_devices_that_have_them():
 def test_mistakes_are_named():
     x, stored, _ = operands(2, 6, 64, np.dtype(np.float16), 64, 4)
     x, *stored = map(hiprt.array, (x, *stored))
+    six, ring = (np.dtype(np.float16), 64, 6), Ring(2, 1, 1, 1, 1, 4)
     for error, message, wrong in [
         (ValueError, "at most 8 vectors", lambda: kernels.qmv(hiprt.zeros((9, 64), np.float16), *stored)),
         (ValueError, "at most 8 vectors", lambda: kernels.qmv(hiprt.zeros((1, 128), np.float16), *stored)),
         (TypeError, "must be the same", lambda: kernels.qmv(hiprt.zeros((1, 64), np.float32), *stored)),
-        (ValueError, "4 or 8 bits", lambda: kernels.qmv(x, *stored, bits=2, group_size=32)),
+        (ValueError, "incompatible", lambda: kernels.qmv(x, *stored, bits=2, group_size=32)),
+        (ValueError, "number of bits 7", lambda: kernels.qmv(x, *stored, bits=7)),
+        (ValueError, "a matrix is needed", lambda: kernels.qmv(x, *(part[None] for part in stored))),
+        (
+            ValueError,
+            "does not fit codes of 6 bits",
+            lambda: call(*operands(1, 8, 512, *six)[:2], {}, 64, 6, tiling=ring),
+        ),
         (ValueError, "norm has shape", lambda: kernels.qmv(x, *stored, norm=x)),
         (ValueError, "residual has shape", lambda: kernels.qmv(x, *stored, residual=x)),
         (TypeError, "out_dtype", lambda: kernels.qmv(x, *stored, out_dtype=np.int32)),

@@ -83,10 +83,12 @@ def test_instructions_are_counted(folder):
     assert row.dots > 4
 
 
+@pytest.mark.singles
+@pytest.mark.parametrize("bits", [4, 2, 3, 5, 6])
 @pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
-def test_decode_products_wait_for_all_loads_once(folder, target):
+def test_decode_products_wait_for_all_loads_once(folder, target, bits):
     """In an iteration of the loop that a real compiler makes, whose jumps are told by the disassembly."""
-    template = dot_instances(False)[0]
+    template = next(each for each in dot_instances(False) if each["BITS"] == bits)
     name, compiler = DOTS.symbol(template), RocmCompiler(Rocm.find(folder))
     assembly, _ = compiler.compile(DOTS.text("hip", template), name, target)
     compiler.close()

@@ -18,8 +18,6 @@ from hiprt.kernels.ops.quantized.product import product, rows_alike
 
 __all__ = ["Linear", "gated", "joined", "split"]
 
-FUSED_BITS = (4, 8)  # the bits of codes that the fused kernels read
-
 
 class Form(TypedDict):
     """The format of integer codes, as keywords of ops."""
@@ -82,8 +80,8 @@ class Linear:
 
     @property
     def is_fusable(self) -> bool:
-        """Whether the fused kernels read this format."""
-        return self.biases is not None and self.bits in FUSED_BITS
+        """Whether the fused kernels read this format: integer codes."""
+        return self.biases is not None
 
     def __call__(self, x: Array) -> Array:
         """Multiply vectors of shape (n, columns) with the transposed matrix: shape (n, rows)."""

@@ -244,31 +244,32 @@ HIPRT_INLINE void mma_codes(int (&c)[4], uint a0, uint a1, uint a2, uint a3, uin
 }
 #endif
 
-// sum plus the dot product of a word's codes, less CODE_CENTRE, with as many digits that have a sign: eight of 4 bits or
-// four of 8. Targets whose dot instructions take both operands with a sign have codes from the middle of their range on.
+// sum plus the dot product of a word of codes, less CODE_CENTRE, with as many digits that have a sign: eight of 4 bits, or
+// four of 8 for codes of more than 4. Targets whose dot instructions take both operands with a sign have codes that fill
+// their fields from the middle of their range on.
 #if HIPRT_TARGET_AMD && (defined(__GFX11__) || defined(__GFX12__))
 template <int BITS>
 constexpr int CODE_CENTRE = 0;
 template <int BITS>
 HIPRT_INLINE int dot_codes(uint codes, uint digits, int sum) {
-  if (BITS == 4) return __builtin_amdgcn_sudot8(false, codes, true, digits, sum, false);
+  if (BITS <= 4) return __builtin_amdgcn_sudot8(false, codes, true, digits, sum, false);
   return __builtin_amdgcn_sudot4(false, codes, true, digits, sum, false);
 }
 #elif HIPRT_TARGET_AMD && (defined(__GFX9__) && !defined(__gfx900__) || defined(__gfx1030__))
 template <int BITS>
-constexpr int CODE_CENTRE = 1 << (BITS - 1);
+constexpr int CODE_CENTRE = BITS % 4 == 0 ? 1 << (BITS - 1) : 0;
 template <int BITS>
 HIPRT_INLINE int dot_codes(uint codes, uint digits, int sum) {
-  if (BITS == 4) return __builtin_amdgcn_sdot8(codes ^ 0x88888888u, digits, sum, false);
-  return __builtin_amdgcn_sdot4(codes ^ 0x80808080u, digits, sum, false);
+  if (BITS <= 4) return __builtin_amdgcn_sdot8(codes ^ (BITS == 4 ? 0x88888888u : 0u), digits, sum, false);
+  return __builtin_amdgcn_sdot4(codes ^ (BITS == 8 ? 0x80808080u : 0u), digits, sum, false);
 }
 #else
 template <int BITS>
 constexpr int CODE_CENTRE = 0;
 template <int BITS>
 HIPRT_INLINE int dot_codes(uint codes, uint digits, int sum) {
-  constexpr int MASK = (1 << BITS) - 1, SIGN = 1 << (BITS - 1);
-  for (int at = 0; at < 32; at += BITS) {
+  constexpr int FIELD = BITS <= 4 ? 4 : 8, MASK = (1 << FIELD) - 1, SIGN = 1 << (FIELD - 1);
+  for (int at = 0; at < 32; at += FIELD) {
     sum += (int(codes >> at) & MASK) * (((int(digits >> at) & MASK) ^ SIGN) - SIGN);
   }
 #if HIPRT_TARGET_CPU

@@ -27,10 +27,12 @@ from hiprt.stream import Stream
 __all__ = [
     "CHOSEN",
     "EXPERT_WIDTHS",
+    "HEADERS",
     "MOST_ITEMS",
     "STACK",
     "STAGED_BYTES",
     "Columns",
+    "ahead_bits",
     "check_stack",
     "dot_configuration_of",
     "dot_instances",
@@ -45,7 +47,13 @@ EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 STAGED_BYTES = 28672  # bytes of a token's vectors that a threadgroup's memory holds
 MOST_ITEMS = 65535  # the largest y of a grid
 MOST_RING_TOKENS = 16  # of which each takes its experts by the kernels of integer matrix instructions
+HEADERS = tuple(f"quantized/{name}.h" for name in ("codes", "tile_codes", "lane_codes", "ordered_loads", "packed_rows"))
 STACK = {"weight": "uint", "scales": "T", "biases": "T"}
+
+
+def ahead_bits(dtype: np.dtype[Any], takes_loops: bool) -> tuple[int, ...]:
+    """Return the bits of the codes of instances that are compiled ahead; others are when they are first used."""
+    return (*BITS, 3) if dtype == bfloat16 and not takes_loops else BITS
 
 
 class Columns(NamedTuple):
@@ -69,7 +77,7 @@ def dot_instances(takes_loops: bool, width: int, **others: Any) -> list[dict[str
     return [
         {"T": dtype, "GROUP": 64, "BITS": bits, "WIDTH": width, **sharing, **others, "CHOSEN": CHOSEN}
         for dtype in (np.dtype(np.float16), bfloat16)
-        for bits in BITS
+        for bits in ahead_bits(dtype, takes_loops)
         if not takes_loops
     ]
 
@@ -87,8 +95,6 @@ def check_stack(
         The format has no kernel, a shape does not fit, an array is not contiguous or not aligned.
     """
     form = format_of(op, group_size, bits, "affine")
-    if bits not in BITS:
-        raise ValueError(f"{op}: {bits} bits are not supported, {' and '.join(map(str, BITS))} are")
     buffer(op, "w", w, np.dtype(np.uint32))
     same(op, "scales", scales, "the vectors", x)
     same(op, "biases", biases, "the vectors", x)
@@ -124,7 +130,8 @@ def plain_share(
 
 def ring_configuration_of(target: Target, dtype: np.dtype[Any], product: Product, tokens: int) -> Configuration | None:
     """Return the launch of the ring that is chosen for a product of 16-bit numbers."""
-    takes = dtype.itemsize == 2 and product.width * product.bits % 1024 == 0 and 1 <= tokens <= MOST_RING_TOKENS
+    is_whole = product.bits in BITS and product.width * product.bits % 1024 == 0
+    takes = dtype.itemsize == 2 and is_whole and 1 <= tokens <= MOST_RING_TOKENS
     ring = ring_of(product, target) if takes else None
     return ring and ring_configuration(product, ring, target, tokens)
 

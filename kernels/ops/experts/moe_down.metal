@@ -27,7 +27,7 @@ for (uint n = first; n < min(columns, first + stretch); n++) {
 }
 #else
 // A simdgroup takes ROWS rows of every expert: lanes share the pieces of all experts, so that none is idle at their ends.
-constexpr uint PER = 128 / BITS;
+constexpr uint PER = lane_codes<BITS>::COUNT, WORDS = lane_codes<BITS>::WORDS;  // of a piece
 constexpr uint PIECES = WIDTH / PER;
 constexpr uint ALL = CHOSEN * PIECES;
 constexpr uint ROUNDS = (ALL + 31) / 32;
@@ -51,7 +51,7 @@ for (uint r = 0; r < ROWS; r++) {
 }
 #pragma unroll 1
 for (uint base = 0; base < ROUNDS; base += HELD) {
-  Pieces<T, ROWS> held[HELD];
+  Pieces<T, BITS, ROWS> held[HELD];
   float share[HELD];
 #pragma unroll
   for (uint h = 0; h < HELD; h++) {
@@ -62,7 +62,7 @@ for (uint base = 0; base < ROUNDS; base += HELD) {
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) {
       const size_t row = size_t(expert < matrices ? expert : 0) * columns + min(first + r, columns - 1);
-      held[h].codes[r] = load_piece(weight + (row * PIECES + at) * 4);
+      held[h].codes[r] = load_codes<BITS>(weight + (row * PIECES + at) * WORDS);
       held[h].scales[r] = load_value<T>(scales + row * GROUPS + at * PER / GROUP);
       held[h].biases[r] = load_value<T>(biases + row * GROUPS + at * PER / GROUP);
     }

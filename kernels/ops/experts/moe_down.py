@@ -14,10 +14,12 @@ from hiprt.kernels.lang.operands import INT32, buffer, floating, same
 from hiprt.kernels.ops.experts.experts import (
     CHOSEN,
     EXPERT_WIDTHS,
+    HEADERS,
     MOST_ITEMS,
     STACK,
     STAGED_BYTES,
     Columns,
+    ahead_bits,
     check_stack,
     dot_configuration_of,
     dot_instances,
@@ -26,7 +28,6 @@ from hiprt.kernels.ops.experts.experts import (
     plain_share,
     ring_configuration_of,
 )
-from hiprt.kernels.ops.quantized.formats import BITS
 from hiprt.kernels.ops.quantized.integer_dots import dot_kernel
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
 from hiprt.kernels.tuning.choices import Run, choose
@@ -55,12 +56,12 @@ KERNEL = Kernel(
         "ROWS": "int",
         "SIMDGROUPS": "int",
     },
-    headers=("quantized/codes.h", "quantized/ordered_loads.h", "quantized/packed_rows.h"),
+    headers=HEADERS,
     threads=lambda template: int(template["SIMDGROUPS"]) * 32,
     ahead=(),
     instances=each(
         GROUP=(64,),
-        BITS=BITS,
+        BITS=ahead_bits,
         WIDTH=EXPERT_WIDTHS[1:],
         CHOSEN=(CHOSEN,),
         ROWS=(DEFAULT.expert_rows,),
@@ -136,7 +137,7 @@ def moe_down(
     group_size : int
         32, 64 or 128.
     bits : int
-        4 or 8.
+        2, 3, 4, 5, 6 or 8.
     tiling : Dots, optional
         How the kernel of integer dot instructions shares out one token's experts. By default `dots_of` chooses it where
         the device has such instructions.

@@ -36,7 +36,7 @@ for (uint n = first; n < min(columns, first + stretch); n++) {
 #else
 // A simdgroup takes PAIRS columns, so 2 * PAIRS rows: what it reads of them is under way before x is waited for.
 constexpr uint ROWS = 2 * PAIRS;
-constexpr uint PER = 128 / BITS;
+constexpr uint PER = lane_codes<BITS>::COUNT, WORDS = lane_codes<BITS>::WORDS;  // of a piece
 constexpr uint PIECES = WIDTH / PER;
 constexpr uint ROUNDS = (PIECES + 31) / 32;
 constexpr uint HELD = ROUNDS * ROWS <= 12 ? ROUNDS : ROWS <= 4 ? 8 / ROWS : 1;
@@ -63,13 +63,13 @@ for (uint s = 0; s < STAGES; s++) {
 float sums[ROWS] = {};
 #pragma unroll 1
 for (uint base = 0; base < ROUNDS; base += HELD) {
-  Pieces<T, ROWS> held[HELD];
+  Pieces<T, BITS, ROWS> held[HELD];
 #pragma unroll
   for (uint h = 0; h < HELD; h++) {
     const uint at = min((base + h) * 32 + lane, PIECES - 1);
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) {
-      held[h].codes[r] = load_piece(codes + (rows[r] * PIECES + at) * 4);
+      held[h].codes[r] = load_codes<BITS>(codes + (rows[r] * PIECES + at) * WORDS);
       held[h].scales[r] = load_value<T>(scale_of + rows[r] * GROUPS + at * PER / GROUP);
       held[h].biases[r] = load_value<T>(bias_of + rows[r] * GROUPS + at * PER / GROUP);
     }

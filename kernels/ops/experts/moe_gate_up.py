@@ -13,10 +13,12 @@ from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.lang.operands import INT32, aligned, buffer, floating, same
 from hiprt.kernels.ops.experts.experts import (
     EXPERT_WIDTHS,
+    HEADERS,
     MOST_ITEMS,
     STACK,
     STAGED_BYTES,
     Columns,
+    ahead_bits,
     check_stack,
     dot_configuration_of,
     dot_instances,
@@ -25,7 +27,6 @@ from hiprt.kernels.ops.experts.experts import (
     plain_share,
     ring_configuration_of,
 )
-from hiprt.kernels.ops.quantized.formats import BITS
 from hiprt.kernels.ops.quantized.integer_dots import dot_kernel
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
 from hiprt.kernels.tuning.choices import Run, choose
@@ -62,12 +63,12 @@ KERNEL = Kernel(
         "PAIRS": "int",
         "SIMDGROUPS": "int",
     },
-    headers=("quantized/codes.h", "quantized/ordered_loads.h", "quantized/packed_rows.h", "norm/row_sums.h"),
+    headers=(*HEADERS, "norm/row_sums.h"),
     threads=lambda template: int(template["SIMDGROUPS"]) * 32,
     ahead=(),
     instances=each(
         GROUP=(64,),
-        BITS=BITS,
+        BITS=ahead_bits,
         WIDTH=EXPERT_WIDTHS[:1],
         NORMED=(True,),
         PAIRS=(DEFAULT.expert_columns,),
@@ -147,7 +148,7 @@ def moe_gate_up(
     group_size : int
         32, 64 or 128.
     bits : int
-        4 or 8.
+        2, 3, 4, 5, 6 or 8.
     tiling : Dots, optional
         How the kernel of integer dot instructions shares out one token's experts. By default `dots_of` chooses it where
         the device has such instructions.

@@ -1,7 +1,8 @@
-// VECTORS vectors times the transposed quantised matrix by integer dot instructions, which multiply the codes of a word as
-// they are with as many digits. x is staged once for a threadgroup: what of it belongs to 128 bits of codes, a piece, is
-// brought to integers of DIGITS digits with a sign, which have the bits of a code. Codes are read once for all vectors of a
-// threadgroup, and what a vector becomes has the bits that it has alone.
+// VECTORS vectors times the transposed quantised matrix by integer dot instructions, which multiply fields of 4 or 8 bits
+// with as many digits: codes as they are in a word, or spread (`code_fields.h`). x is staged once for a threadgroup: what of
+// it belongs to a piece, the codes that a lane reads at a time, is brought to integers of DIGITS digits with a sign, which
+// have the bits of a field. Codes are read once for all vectors of a threadgroup, and what a vector becomes has the bits that
+// it has alone.
 //
 // A threadgroup has a stretch of tiles of ROWS rows; TEAMS of SPLIT simdgroups take tiles in turn, and the lanes of a team
 // share the pieces of a row. A lane has DEPTH pieces of each row on their way, the first before x is there.
@@ -12,8 +13,9 @@
 //
 // Of a stack of matrices, CHOSEN by indices: their rows behind each other for one x (GATHERED), or their widths beside each
 // other, for as many stretches of x with a share each (SUMMED).
-constexpr uint VALUES = 128 / BITS, LANES = VALUES / 8;  // of a piece: values, and lanes that stage it
-constexpr uint DIGITS = PLANES * 4 / BITS;
+constexpr uint VALUES = PIECE_CODES<BITS, GROUP>, WORDS = VALUES * BITS / 32, LANES = VALUES / 8;  // lanes that stage a piece
+constexpr uint FIELD = BITS <= 4 ? 4 : 8, DIGITS = PLANES * 4 / FIELD;
+constexpr uint PACKS = VALUES * FIELD / 128;  // of a piece's digits of one place, 128 bits each
 constexpr uint BESIDE = CHOICE == SUMMED ? CHOSEN : 1, EACH = WIDTH / VALUES;
 constexpr uint ALL = BESIDE * EACH;  // pieces of a row
 constexpr uint PACE = 32 * SPLIT;  // pieces further is a lane's next step
@@ -25,10 +27,10 @@ constexpr uint TURNS = (PART_UNITS + MEMBERS * 32 - 1) / (MEMBERS * 32), AHEAD =
 constexpr uint TILES_EACH = (COLUMNS + OUTPUTS - 1) / OUTPUTS;  // of a gathered matrix
 constexpr uint ROW_BYTES = WIDTH / 8 * BITS, ROW_SCALES = WIDTH / GROUP;
 // The integers' largest magnitude, whose digits are all one less than half of their range; and the power of two above.
-constexpr int LIMIT = PLANES == 4 ? (BITS == 4 ? 0x7777 : 0x7f7f) : (BITS == 4 ? 0x77 : 0x7f);
+constexpr int LIMIT = PLANES == 4 ? (FIELD == 4 ? 0x7777 : 0x7f7f) : (FIELD == 4 ? 0x77 : 0x7f);
 constexpr int ABOVE = PLANES == 4 ? 15 : 7;
 typedef pack<uint, 4> piece;
-threadgroup piece staged[VECTORS * DIGITS * PART];
+threadgroup piece staged[VECTORS * DIGITS * PACKS * PART];
 threadgroup piece units[VECTORS * PART];  // of a piece of x: the unit of its integers, its sum, and that of its integers
 threadgroup float squares[VECTORS * MEMBERS];
 constexpr uint SUMS = 2 * MEMBERS * ROWS;  // of a vector, of two rounds
@@ -92,7 +94,7 @@ const auto place_of = [&](uint tile, uint phase) {
   const uint last = PHASES == 1 ? ALL - 1 : min(first + PART, ALL) - 1;
   return place{row, first / PACE * PACE, first, tile < end_tile ? last : first};
 };
-piece codes[DEPTH][ROWS];
+words<WORDS> codes[DEPTH][ROWS];
 ushort scale[DEPTH][ROWS], bias[DEPTH][ROWS];
 const auto fetch = [&](uint slot, const place& from, uint step) {
   uint at = min(from.base + step * PACE + split * 32 + lane, from.last), row = from.row;
@@ -101,10 +103,10 @@ const auto fetch = [&](uint slot, const place& from, uint step) {
     row += first_rows[at / EACH];
     at %= EACH;
   }
-  const uint offset = row * ROW_BYTES + at * 16, scaled = row * SCALE_BYTES + at * VALUES / GROUP * uint(sizeof(T));
+  const uint offset = row * ROW_BYTES + at * (WORDS * 4), scaled = row * SCALE_BYTES + at * VALUES / GROUP * uint(sizeof(T));
 #pragma unroll
   for (uint r = 0; r < ROWS; r++) {
-    codes[slot][r] = load_past((const device piece*)((const device char*)weight + code_rows[r] + offset));
+    codes[slot][r] = load_words<WORDS>((const device uint*)((const device char*)weight + code_rows[r] + offset));
     const device ushort* const s = (const device ushort*)((const device char*)scales + scale_rows[r] + scaled);
     const device ushort* const b = (const device ushort*)((const device char*)biases + scale_rows[r] + scaled);
     scale[slot][r] = load_now(s);
@@ -145,7 +147,8 @@ const auto stage = [&](uint phase) {
       }
       square += is_there ? squared : 0.0f;
       largest = fmax(largest, word_across<1>(largest));
-      if (LANES == 4) largest = fmax(largest, word_across<2>(largest));
+      if (LANES >= 4) largest = fmax(largest, word_across<2>(largest));
+      if (LANES == 8) largest = fmax(largest, word_across<4>(largest));
       // A power of two is the unit, so that most of bfloat16 is exact; integers of two planes have no bit to spare for that.
       const uint exponent = min(max(as_type<uint>(largest * (float(1 << ABOVE) / LIMIT)) >> 23, 20u), 240u);
       const bool is_coarse = PLANES == 2 && largest > 1e-30f;
@@ -153,7 +156,7 @@ const auto stage = [&](uint phase) {
       const float step = is_coarse ? largest / float(LIMIT) : as_type<float>((exponent + 1u - ABOVE) << 23);
       // Added to 1.5 * 2^23 a number is rounded, and its integer is in the low bits. Half of each digit's range on top makes
       // digits without a sign, which get theirs by a change of their highest bits.
-      constexpr uint HALVES = PLANES == 4 ? (BITS == 4 ? 0x8888u : 0x8080u) : (BITS == 4 ? 0x88u : 0x80u);
+      constexpr uint HALVES = PLANES == 4 ? (FIELD == 4 ? 0x8888u : 0x8080u) : (FIELD == 4 ? 0x88u : 0x80u);
       constexpr uint SIGNS = HALVES | HALVES << 16;
       uint raw[8], sum = 0, top = 0;
       for (uint i = 0; i < 8; i++) {
@@ -164,22 +167,29 @@ const auto stage = [&](uint phase) {
       // What is not finite makes the piece's sum NaN, and with it every result.
       float total = top > 0x4b800000u ? as_type<float>(0x7fc00000u) : float(int(sum - 8u * (0x4b400000u + HALVES)));
       total = add_near<1>(total);
-      if (LANES == 4) total = add_near<2>(total);
+      if (LANES >= 4) total = add_near<2>(total);
+      if (LANES == 8) total = add_near<4>(total);
       const uint at = unit / LANES, part = unit % LANES;
-      threadgroup uint* const to = (threadgroup uint*)(staged + v * (DIGITS * PART) + at);
-      if (BITS == 4) {
-        // Two numbers a word; then of two words the even digits and the odd ones, and of these the bytes of a digit.
+      threadgroup uint* const to = (threadgroup uint*)(staged + v * (DIGITS * PACKS * PART) + at);
+      const auto put = [&](uint d, uint word, uint digits) { to[(d * PACKS + word / 4) * (4 * PART) + word % 4] = digits; };
+      if (FIELD == 4) {
+        // Two numbers a word; then of two words the even digits and the odd ones, and of these the bytes of a digit. Codes of
+        // 2 bits have those with even numbers in the lower half of a word.
+        const auto number_at = [&](uint i) { return raw[BITS == 2 ? i % 4 * 2 + i / 4 : i]; };
         uint even[2], odd[2];
         for (uint h = 0; h < 2; h++) {
-          const uint a = select_bytes(raw[4 * h + 2], raw[4 * h], 0x05040100u) ^ SIGNS;
-          const uint b = select_bytes(raw[4 * h + 3], raw[4 * h + 1], 0x05040100u) ^ SIGNS;
+          const uint a = select_bytes(number_at(4 * h + 2), number_at(4 * h), 0x05040100u) ^ SIGNS;
+          const uint b = select_bytes(number_at(4 * h + 3), number_at(4 * h + 1), 0x05040100u) ^ SIGNS;
           even[h] = (a & 0x0f0f0f0fu) | (b << 4 & 0xf0f0f0f0u);
           odd[h] = (a >> 4 & 0x0f0f0f0fu) | (b & 0xf0f0f0f0u);
         }
-        if (is_there) {
+        if (is_there || BITS == 2) {
           for (uint d = 0; d < DIGITS; d++) {
             const uint* const from = d % 2 ? odd : even;
-            to[d * (4 * PART) + part] = select_bytes(from[1], from[0], d / 2 ? 0x07050301u : 0x06040200u);
+            uint digits = select_bytes(from[1], from[0], d / 2 ? 0x07050301u : 0x06040200u);
+            // Two lanes have what belongs to one word of codes: one takes the even numbers of both, the other the odd ones.
+            if (BITS == 2) digits = select_bytes(digits, word_across<1>(digits), part % 2 ? 0x07060302u : 0x01000504u);
+            if (is_there) put(d, part, digits);
           }
         }
       } else {
@@ -187,7 +197,7 @@ const auto stage = [&](uint phase) {
           const uint a = select_bytes(raw[4 * h + 1], raw[4 * h], 0x05040100u) ^ SIGNS;
           const uint b = select_bytes(raw[4 * h + 3], raw[4 * h + 2], 0x05040100u) ^ SIGNS;
           for (uint d = 0; d < DIGITS && is_there; d++) {
-            to[d * (4 * PART) + part * 2 + h] = select_bytes(b, a, d ? 0x07050301u : 0x06040200u);
+            put(d, part * 2 + h, select_bytes(b, a, d ? 0x07050301u : 0x06040200u));
           }
         }
       }
@@ -237,10 +247,10 @@ const bool has_row = lane < 16 && lane % (16 / ROWS) == 0;
 threadgroup float* const meeting = partial + (SPLIT > 1 ? member * ROWS + row : 0);
 // The digits of a piece of a vector, and its unit; a lane with one piece of a row reads those of a single vector once.
 constexpr bool READ_ONCE = OWN == 1 && VECTORS == 1 && PHASES == 1;
-piece digits[DIGITS], unit;
+piece digits[DIGITS * PACKS], unit;
 const auto read_digits = [&](uint v, uint at) {
 #pragma unroll
-  for (uint p = 0; p < DIGITS; p++) digits[p] = staged[(v * DIGITS + p) * PART + at];
+  for (uint p = 0; p < DIGITS * PACKS; p++) digits[p] = staged[(v * (DIGITS * PACKS) + p) * PART + at];
   unit = units[v * PART + at];
 };
 if (READ_ONCE) read_digits(0, min(split * 32 + lane, ALL - 1));
@@ -282,12 +292,15 @@ for (uint round = 0; round < rounds; round += KEPT_ROUNDS) {
                 const float step = as_type<float>(unit.values[0]), total = as_type<float>(unit.values[1]);
 #pragma unroll
                 for (uint r = 0; r < ROWS; r++) {
+                  const auto fields = fields_of<BITS, VALUES>(codes[d][r]);
                   int dot = 0;
 #pragma unroll
                   for (uint p = DIGITS; p-- > 0;) {
-                    dot = (dot << BITS) + (p == 0 ? int(unit.values[2]) : 0);
+                    dot = (dot << FIELD) + (p == 0 ? int(unit.values[2]) : 0);
 #pragma unroll
-                    for (uint w = 0; w < 4; w++) dot = dot_codes<BITS>(codes[d][r].values[w], digits[p].values[w], dot);
+                    for (uint w = 0; w < 4 * PACKS; w++) {
+                      dot = dot_codes<BITS>(fields.values[w], digits[p * PACKS + w / 4].values[w % 4], dot);
+                    }
                   }
                   const float by = float(number_of_bits<T>(scale[d][r])), plus = float(number_of_bits<T>(bias[d][r]));
                   sums[k][v][r] = mad(by * step, float(dot), mad(plus, total, sums[k][v][r]));

@@ -57,6 +57,7 @@ def dot_kernel(
         outputs=outputs,
         scalars=scalars,
         template=given,
+        headers=("quantized/code_fields.h",),
         threads=lambda values: 32 * int(values["TEAMS"]) * int(values["SPLIT"]),
         source="\n".join(
             [

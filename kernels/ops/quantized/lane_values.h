@@ -1,4 +1,4 @@
-// Values of x that one lane multiplies with 128 bits of codes: as float32, or as pairs for an instruction that adds two
+// Values of x that one lane multiplies with a piece of a row: as float32, or as pairs for an instruction that adds two
 // products of 16-bit numbers in float32 (codes as in dot.h).
 namespace metal {
 
@@ -9,23 +9,29 @@ struct has_dot {
 
 template <typename T, int BITS, bool DOTS>
 struct lane_values {
-  float at[128 / BITS];
+  float at[lane_codes<BITS>::COUNT];
 
   void take(uint run, const thread T* values) {
     for (uint i = 0; i < 8; i++) at[run * 8 + i] = float(values[i]);
   }
-  float dot(const thread pack<uint, 4>& packed, float) const {
+  float dot(const thread lane_codes<BITS>& packed, float) const {
+    constexpr uint COUNT = lane_codes<BITS>::COUNT;
     float sum = 0.0f;
-    for (uint w = 0; w < 4; w++) {
+    if (BITS % 4 != 0) {
+#pragma unroll
+      for (uint j = 0; j < COUNT; j++) sum = mad(code_of<BITS>(packed.words, j), at[j], sum);
+      return sum;
+    }
+    for (uint w = 0; w < lane_codes<BITS>::WORDS; w++) {
       // Codes moved into bytes: the conversion of a byte to float32 is one instruction on AMD.
-      uint even = BITS == 4 ? packed.values[w] & 0x0f0f0f0fu : packed.values[w];
-      uint odd = (packed.values[w] >> 4) & 0x0f0f0f0fu;
+      uint even = BITS == 4 ? packed.words[w] & 0x0f0f0f0fu : packed.words[w];
+      uint odd = (packed.words[w] >> 4) & 0x0f0f0f0fu;
       for (uint j = 0; j < 4; j++) {
         if (BITS == 4) {
-          sum = mad(float((even >> (8 * j)) & 255u), at[(w * 8 + 2 * j) % (128 / BITS)], sum);
-          sum = mad(float((odd >> (8 * j)) & 255u), at[(w * 8 + 2 * j + 1) % (128 / BITS)], sum);
+          sum = mad(float((even >> (8 * j)) & 255u), at[(w * 8 + 2 * j) % COUNT], sum);
+          sum = mad(float((odd >> (8 * j)) & 255u), at[(w * 8 + 2 * j + 1) % COUNT], sum);
         } else {
-          sum = mad(float((even >> (8 * j)) & 255u), at[w * 4 + j], sum);
+          sum = mad(float((even >> (8 * j)) & 255u), at[(w * 4 + j) % COUNT], sum);
         }
       }
     }
@@ -68,11 +74,11 @@ struct lane_values<T, BITS, true> {
     arrange<T, BITS>(given, own);
     for (int i = 0; i < PER_RUN; i++) pairs[run * PER_RUN + i] = own[i];
   }
-  float dot(const pack<uint, 4>& packed, float total) const {
+  float dot(const lane_codes<BITS>& packed, float total) const {
     float sum = -code::OFFSET * total;
     for (int w = 0; w < 4; w++) {
       uint codes[code::REGISTERS];
-      numbers_of<T, BITS>(packed.values[w], codes);
+      numbers_of<T, BITS>(packed.words[w], codes);
       for (int i = 0; i < code::REGISTERS; i++) sum = dot2(T(), codes[i], pairs[w * code::REGISTERS + i], sum);
     }
     return sum;

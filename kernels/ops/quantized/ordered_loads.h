@@ -4,7 +4,6 @@ namespace metal {
 typedef pack<uint, 4> piece;
 
 #if HIPRT_TARGET_NVIDIA
-inline piece load_piece(const uint* from) { return load_once(from); }
 template <typename T>
 inline T load_value(const T* from) {
   return number_of_bits<T>(load_now((const ushort*)from));
@@ -22,7 +21,6 @@ inline pack<T, 8> load_eight(const T* from) {
   return values;
 }
 #else
-inline piece load_piece(const device uint* from) { return *(const device piece*)from; }
 template <typename T>
 inline T load_value(const device T* from) {
   return *from;

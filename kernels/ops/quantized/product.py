@@ -13,7 +13,7 @@ from hiprt.kernels.ops.elementwise.add import add
 from hiprt.kernels.ops.elementwise.copies import contiguous
 from hiprt.kernels.ops.elementwise.silu_mul import silu_mul
 from hiprt.kernels.ops.norm.rms_norm import rms_norm
-from hiprt.kernels.ops.quantized.formats import GROUP_SIZES
+from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.qmv import MOST, chosen, most_vectors, qmv
 from hiprt.kernels.ops.quantized.quantized_matmul import quantized_matmul
 from hiprt.kernels.ops.quantized.wgmma_tiles import wgmma_plan
@@ -47,8 +47,8 @@ def product(
     Up to 8 rows are one kernel, and up to 16 where `qmv` takes as many. More rows are computed by `rms_norm`,
     `quantized_matmul`, `silu_mul` and `add`, which round in between; one kernel does what the last three do, with the
     same bits, where `wgmma_tiles_of` finds tiles. Where it does not, and a target reads a matrix several times in the
-    time in which it multiplies tiles of it, up to `Table.vector_rows` rows of 16-bit numbers are kernels of 8. The
-    arguments are those of `qmv`.
+    time in which it multiplies tiles of it, up to `Table.vector_rows` rows of 16-bit numbers, with codes of 4 or 8
+    bits, are kernels of 8. The arguments are those of `qmv`.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def product(
         return few(x, w, scales, biases, residual=residual)
     whole = product_of(x, w, scales, biases, residual, group_size, bits, swiglu)
     plan = None if whole is None else wgmma_plan(whole, x.dtype, residual is not None, target)
-    if plan is None and x.dtype.itemsize == 2 and rows <= target.table.vector_rows:
+    if plan is None and x.dtype.itemsize == 2 and bits in BITS and rows <= target.table.vector_rows:
         out = empty((rows, w.shape[0] // 2 if swiglu else w.shape[0]), x.dtype, stream)
         for start in range(0, rows, MOST):
             part = slice(start, start + MOST)

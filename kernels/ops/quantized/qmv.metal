@@ -4,7 +4,6 @@ const bool is_normed = (flags & 1u) != 0, is_added = (flags & 2u) != 0, is_gated
 #if HIPRT_CPU_LOOPS
 constexpr uint CHUNK = 2048;
 constexpr uint MOST_ROWS = 64;
-constexpr uint PER_WORD = 32 / BITS;
 const device T* vector = x + size_t(threadgroup_position_in_grid.y) * width;
 float staged[CHUNK];
 float totals[CHUNK / GROUP];
@@ -31,7 +30,7 @@ for (uint from = 0; from < width; from += CHUNK) {
   }
   for (uint r = 0; r < lines; r++) {
     const size_t row = r < count ? first + r : columns + first + r - count;
-    const device uint* packed = weight + (row * width + from) / PER_WORD;
+    const device uchar* packed = (const device uchar*)weight + (row * width + from) / 8 * BITS;
     const device T* scale = scales + (row * width + from) / GROUP;
     const device T* bias = biases + (row * width + from) / GROUP;
     f32x8 dots = splat(0.0f);
@@ -39,7 +38,7 @@ for (uint from = 0; from < width; from += CHUNK) {
     for (uint g = 0; g < chunk; g++) {
       f32x8 dot = splat(0.0f);
       for (uint i = 0; i < GROUP; i += 8) {
-        f32x8 codes = codes8<BITS>(packed + (g * GROUP + i) / PER_WORD);
+        f32x8 codes = codes8<BITS>(packed + (g * GROUP + i) / 8 * BITS);
         dot = mad(codes, load8(staged + g * GROUP + i), dot);
       }
       dots = mad(dot, splat(float(scale[g])), dots);
@@ -56,9 +55,9 @@ for (uint r = 0; r < count; r++) {
   out[to] = S(is_added ? value + float(residual[to]) : value);
 }
 #else
-// SPLIT simdgroups of a threadgroup share the width of ROWS rows. A lane reads 128 bits of each row at a time, and what
-// of the vectors belongs to them.
-constexpr uint PACK = 128 / BITS;
+// SPLIT simdgroups of a threadgroup share the width of ROWS rows. A lane reads a piece of each row at a time, and what of
+// the vectors belongs to it.
+constexpr uint PACK = lane_codes<BITS>::COUNT;
 constexpr uint SIMDGROUPS = SPLIT > 4 ? SPLIT : 4;
 constexpr uint EACH = (ROWS + 1) * BATCH;
 threadgroup float parts[SPLIT > 1 ? SIMDGROUPS * EACH : 1];
@@ -75,19 +74,19 @@ for (uint b = 0; b < BATCH; b++) {
   for (uint r = 0; r < ROWS; r++) sums[r][b] = 0.0f;
 }
 for (uint k = (own * 32 + lane) * PACK; k < width; k += SPLIT * 32 * PACK) {
-  pack<uint, 4> packed[ROWS];
+  lane_codes<BITS> packed[ROWS];
   float scale[ROWS], bias[ROWS];
 #pragma unroll
   for (uint r = 0; r < ROWS; r++) {
     const uint row = min(first + r % outputs, columns - 1) + r / outputs * columns;
     const size_t at = size_t(row) * width + k;
-    packed[r] = *(const device pack<uint, 4>*)(weight + at / (32 / BITS));
+    packed[r].load(weight, at);
     scale[r] = float(scales[at / GROUP]);
     bias[r] = float(biases[at / GROUP]);
   }
 #pragma unroll
   for (uint b = 0; b < BATCH; b++) {
-    lane_values<T, BITS, has_dot<T>::value != 0> values;
+    lane_values<T, BITS, has_dot<T>::value != 0 && BITS % 4 == 0> values;
     float total = 0.0f;
     for (uint i = 0; i < PACK; i += 8) {
       const size_t at = size_t(min(vectors + b, uint(batch) - 1)) * width + k + i;

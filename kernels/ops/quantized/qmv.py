@@ -14,7 +14,7 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan, Three
 from hiprt.kernels.lang.operands import FLOATS, aligned, buffer, contiguous, floating, same
-from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, check_matrix, format_of
+from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, BITS, GROUP_SIZES, check_matrix, format_of
 from hiprt.kernels.ops.quantized.integer_dots import dot_kernel
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
 from hiprt.kernels.ops.quantized.vector_blocks import SharedPlan, blocks_kernel
@@ -52,6 +52,7 @@ MOST = 8  # vectors that one launch multiplies on every target
 MOST_ROWS = 64  # rows that a plain loop takes, as in the kernel
 OPERANDS = {"x": "T", "weight": "uint", "scales": "T", "biases": "T", "norm": "T", "residual": "T"}
 DOT_WIDTH = 2560
+OTHER_BITS = tuple(bits for bits in AFFINE_BITS if bits not in BITS)  # of codes that cross words, or are small
 PARTS = {"NORMED": "bool", "ADDED": "bool", "GATED": "bool"}
 VECTORS = each(("T", "S"), GROUP=GROUP_SIZES, BITS=BITS, BATCH=lambda _, loops: (1,) if loops else (1, 2))
 # The sharings that are compiled ahead; others are compiled when they are first used.
@@ -59,8 +60,10 @@ SHARED = tuple(Sharing(*each) for each in ((4, 2), (2, 1), (2, 2), (2, 4), (2, 8
 
 
 def instances(takes_loops: bool) -> list[dict[str, Any]]:
-    """List the kernel's instances: every format with whole rows, and on GPUs the shared rows of one format."""
-    whole = [{**each, "ROWS": UNSHARED.rows, "SPLIT": UNSHARED.split} for each in VECTORS(takes_loops)]
+    """List the kernel's instances: formats with whole rows, and on GPUs the shared rows of one format."""
+    others = [dict(zip(("T", "S"), (bfloat16,) * 2), GROUP=64, BITS=bits, BATCH=1) for bits in OTHER_BITS]
+    formats = [*VECTORS(takes_loops), *others]
+    whole = [{**each, "ROWS": UNSHARED.rows, "SPLIT": UNSHARED.split} for each in formats]
     head = {"GROUP": 64, "BITS": 4, "BATCH": 1}
     shared = [
         {"T": dtype, "S": dtype, **head, "ROWS": rows, "SPLIT": split}
@@ -75,7 +78,12 @@ def dot_instances(takes_loops: bool) -> list[dict[str, Any]]:
     parts = ((True, False, True), (False, True, False), (True, False, False))
     shared = ((4, 1, 8, 2, 4), (2, 2, 4, 2, 4), (4, 4, 2, 2, 4), (2, 1, 4, 2, 4), (4, 1, 4, 2, 2), (1, 2, 4, 2, 4))
     forms = ((64, 4), (128, 4), (64, 8), (32, 4), (32, 8), (64, 4))
-    return [] if takes_loops else shared_out(TEMPLATE, shared, forms, parts)
+    others = ((2, 1, 4, 2, 4), (4, 1, 8, 2, 4), (2, 2, 4, 2, 2), (4, 4, 2, 2, 4), (1, 2, 4, 2, 4))
+    other_forms = ((64, 2), (64, 3), (128, 5), (64, 6), (32, 2))
+    if takes_loops:
+        return []
+    spread = shared_out(TEMPLATE, others, other_forms, parts)
+    return [*shared_out(TEMPLATE, shared, forms, parts), *(one for one in spread if one["T"] == bfloat16)]
 
 
 def shared_out(
@@ -101,13 +109,13 @@ def shared_out(
 
 
 def several_instances(takes_loops: bool) -> list[dict[str, Any]]:
-    """List the same of the kernel of several vectors: half as many, with the first forms."""
-    each = len(dot_instances(takes_loops)) // 2  # of a dtype
-    return [
-        {**one, "VECTORS": 3 if i % each else 6, "DEPTH": 1}
-        for i, one in enumerate(dot_instances(takes_loops))
-        if i % each < 3
-    ]
+    """List the same of the kernel of several vectors: the first three of a dtype, and that of codes of 3 bits."""
+    found: list[dict[str, Any]] = []
+    for one in dot_instances(takes_loops):
+        before = sum(each["T"] == one["T"] for each in found)
+        if before < 3 or one["BITS"] == 3:
+            found.append({**one, "VECTORS": 3 if before else 6, "DEPTH": 1})
+    return found
 
 
 def phased_instances(takes_loops: bool) -> list[dict[str, Any]]:
@@ -157,7 +165,7 @@ KERNEL = Kernel(
         "ROWS": "int",
         "SPLIT": "int",
     },
-    headers=("quantized/codes.h", "quantized/lane_values.h"),
+    headers=tuple(f"quantized/{name}.h" for name in ("codes", "tile_codes", "lane_codes", "lane_values")),
     threads=lambda template: 32 * Sharing(template["ROWS"], template["SPLIT"]).simdgroups,
     instances=instances,
 )
@@ -288,7 +296,7 @@ def qmv(
     group_size : int
         32, 64 or 128.
     bits : int
-        4 or 8.
+        2, 3, 4, 5, 6 or 8.
     norm : Array, [K], optional
         The weights of an RMS norm of `x`, of the dtype of `x`.
     eps : float
@@ -309,11 +317,11 @@ def qmv(
     Array, [B, N] or [B, N / 2]
         The product, summed in float32 and rounded once. On GPUs ``x * norm`` is rounded to the dtype of `x` first, and
         must be in its range. The norm's common factor is applied to the sums. 16-bit numbers of a single vector on
-        NVIDIA, and of up to 4 vectors on AMD, are not rounded to the dtype;
-        the part that shares a scale of the codes, on AMD one that 128 bits of codes belong to, is rounded to multiples
-        of 2^-14 of the power of two below its largest number. With ``HIPRT_QMV_PLANES=2`` it is rounded to 8 bits on
-        AMD. By AMD's rules for up to 4 vectors, and on NVIDIA where a `VectorRing` shares out the work and all numbers
-        are below 2^113, each of several vectors has the bits that it has alone.
+        NVIDIA, with codes of 4 or 8 bits, and of up to 4 vectors on AMD, are not rounded to the dtype; the part that
+        shares a scale of the codes, on AMD a piece of 16 to 64 codes of it, is rounded to multiples of 2^-14 of the
+        power of two below its largest number. With ``HIPRT_QMV_PLANES=2`` it is rounded to 8 bits on AMD. By AMD's
+        rules for up to 4 vectors, and on NVIDIA where a `VectorRing` shares out the work and all numbers are below
+        2^113, each of several vectors has the bits that it has alone.
 
     Raises
     ------
@@ -370,6 +378,8 @@ def plan_of(
 
             ways = ways_of(target, x.dtype, product, norm is not None)
             tiling = choose(target, name_of(product, kinds, parts), ways, operands, run)
+        if bits not in BITS and not isinstance(tiling, (Dots, Sharing, type(None))):
+            raise ValueError(f"{op}: {tiling} does not fit codes of {bits} bits")
         if isinstance(tiling, Ring):
             configuration = ring_configuration(product, tiling, target)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
@@ -474,8 +484,8 @@ def check(
     """Return the result's columns after checking the operands, of which x has at most so many vectors."""
     floating(op, "x", x, 2)
     form = format_of(op, group, bits, "affine")
-    if bits not in BITS or group not in GROUP_SIZES or w.ndim != 2:
-        raise ValueError(f"{op}: a matrix of 4 or 8 bits is needed, not w of {w.shape} with {bits} bits")
+    if w.ndim != 2:
+        raise ValueError(f"{op}: a matrix is needed, not w of {w.shape}")
     rows, width = check_matrix(op, w, scales, biases, form)
     contiguous(op, "w", w)
     same(op, "scales", scales, "x", x)
@@ -503,6 +513,8 @@ def chosen(
     """Return how a kernel for 16-bit numbers and some targets shares out the work; None if none takes it."""
     if dtype.itemsize != 2:
         return None
+    if product.bits not in BITS:
+        return dots_of(product, target)
     if "matrix" not in target.features or product.width * product.bits % 1024:
         return blocks_of(product, is_normed, target) or dots_of(product, target)
     ring = ring_of(product, target) or vector_ring_of(product, target)
