@@ -23,7 +23,7 @@ REMEDIES = {
     "layout": "Copy it into an array of one layout: each has a graph of its own",
     "alignment": "Let it begin at a multiple of 16 bytes, as arrays do that are no views",
     "value": "If it changes from call to call, name it in varying= of the step, which then reads it in device memory",
-    "address": "Write into one array instead of passing another, or make the step with moves=True",
+    "address": "Write into one array instead of passing another; a step made with moves=True patches addresses in",
 }
 WIDEST = 60  # characters of a value that are shown
 

@@ -422,9 +422,9 @@ def warn_of_many(name: str, reason: str, difference: str, why: Why | None) -> No
     given = why() if why is not None else None
     if given is None:
         logger.warning(
-            "step %s: %d graphs were instantiated, the last one because: %s (%s). No argument differs from the call "
+            "step %s: %d graphs were instantiated, the last one because: %s. No argument differs from the call "
             "before: the function launches other nodes, or takes other values and arrays from elsewhere",
-            name, MANY, reason, difference,
+            name, MANY, f"{reason} ({difference})" if difference else reason,
         )  # fmt: skip
     else:
         logger.warning(
