@@ -180,7 +180,7 @@ class Declared:
         if self.dtype.kind in "iub":
             return integer(self.name, given, self.dtype)
         if not isinstance(given, NUMBERS):
-            raise TypeError(f"{self.name} is {kind_of(given)}; a {self.dtype} is passed by value")
+            raise TypeError(by_value(self.name, given, self.dtype))
         number = float(given)
         try:
             packed = self.pack(number)
@@ -191,7 +191,8 @@ class Declared:
     def buffer(self, given: Any, *, strided: bool) -> Array:
         """Return an array after checking its dtype and its layout."""
         if not isinstance(given, Array):
-            raise TypeError(f"{self.name} is {kind_of(given)}; a hiprt.Array is declared")
+            how = "; varying= of a step puts a number in device memory" if isinstance(given, NUMBERS) else ""
+            raise TypeError(f"{self.name} is {kind_of(given)}; a hiprt.Array is declared{how}")
         if self.dtype is not None and given.dtype != self.dtype:
             raise TypeError(f"{self.name} is an array of {given.dtype}; {self.dtype} is declared")
         if not given.is_contiguous and not strided:
@@ -266,11 +267,17 @@ def integer(name: str, given: Any, dtype: np.dtype[Any]) -> int:
     try:
         number = operator.index(given.item() if isinstance(given, np.bool_) else given)
     except TypeError:
-        raise TypeError(f"{name} is {kind_of(given)}; a {dtype} is passed by value") from None
+        raise TypeError(by_value(name, given, dtype)) from None
     low, high = limits(dtype)
     if not low <= number <= high:
         raise ValueError(f"{name}={given!r} does not fit {dtype}")
     return number
+
+
+def by_value(name: str, given: Any, dtype: np.dtype[Any]) -> str:
+    """Say that a value is of another kind than what is passed by value."""
+    how = f"; a kernel with a pointer, declared as 'read {dtype}', takes it" if isinstance(given, Array) else ""
+    return f"{name} is {kind_of(given)}; a {dtype} is passed by value{how}"
 
 
 def pack_bfloat16(number: float) -> bytes:
