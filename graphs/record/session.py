@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["EARLIER", "Session", "forced", "why_forced"]
 
 EARLIER = "earlier parts of the step have run"
+UNCAPTURED = (401, 900)  # hipErrorIllegalState, hipErrorStreamCaptureUnsupported
+NULL_STREAMS = (0, 1, 2)  # the default stream, hipStreamLegacy, hipStreamPerThread
 
 HOW_TO_AVOID = {
     "host read of an array": "read it behind the step, or decide on the device",
@@ -292,7 +294,11 @@ class Session:
         error = core.failure(status)
         if self.claims is not None:
             raise HipError(error.code, error.name, error.call, f"the stream cannot be captured; {REMEDY}")
-        # The null stream cannot be, nor a stream that other code captures.
+        # The null stream cannot be, nor a stream that other code captures. On another one, what other code launches
+        # would run ahead of what is recorded before it (G14).
+        if error.code > 0 and error.code not in UNCAPTURED and self.stream.raw not in NULL_STREAMS:
+            detail = f"step {self.ladder.name}: work of other code on its stream would not be noticed; call it again"
+            raise HipError(error.code, error.name, error.call, detail)
         self.ladder.stats.reasons[f"work of other code would not be noticed: {error}"] += 1
 
     def take_in(self) -> None:

@@ -10,7 +10,7 @@ from helpers import foreign
 from helpers.child import child
 
 import hiprt
-from hiprt import flags, graphs, kernels as k, library
+from hiprt import core, flags, graphs, kernels as k, library
 from hiprt.errors import HipError
 from hiprt.hip import call, lib
 from hiprt.loaded_modules import modules
@@ -508,3 +508,25 @@ def test_random_programs():
 @pytest.mark.parametrize("profile", PROFILES)
 def test_random_programs_under_profiles(profile, form):
     assert child(check_programs, 1000, 20 if form == "short" else 200, profile=profile) == -1
+
+
+def test_a_capture_that_hip_refuses_is_an_error(stream, monkeypatch):
+    """G14: without it, what other code puts on the stream would run ahead of the step; nothing of that has run."""
+    real, x = core.lib, hiprt.zeros(4)
+
+    class Refusing:
+        def __getattr__(self, name):
+            return getattr(real, name)
+
+        def hiprt_flatten_begin(self, *_):
+            return 999
+
+    _ = stream.handle
+    step = graphs.Step(lambda: k.add(x, 1.0, out=x), stream=stream)
+    with monkeypatch.context() as patch:
+        patch.setattr(core, "lib", Refusing())
+        with pytest.raises(HipError, match="work of other code on its stream would not be noticed"):
+            step()
+    assert not x.numpy().any()
+    step()
+    assert x.numpy().tolist() == [1.0] * 4
