@@ -37,7 +37,8 @@ MOST_VECTORS = 8  # of a threadgroup
 SHARED_BYTES, OTHER_BYTES = 64 << 10, 64  # of threadgroup memory, and of it for what no vector has
 SMALLEST_PART = 64  # pieces of x that are staged at a time
 MOST_KEPT_ROUNDS = 4  # whose sums a lane keeps from one part of x to the next
-MOST_KEPT_SUMS = {32: 64, 64: 32}  # by the lanes of a wave, four of which fit a SIMD with them
+# Sums of a lane, of all those tiles and of one, by the lanes of a wave, four of which fit a SIMD with them.
+MOST_KEPT_SUMS, MOST_SUMS = {32: 64, 64: 32}, {32: 32, 64: 24}
 LARGEST = 1 << 32  # bytes of a matrix, which offsets of 32 bits reach
 # Vector instructions of a piece of a row by bits, of a step beside it, and of the sums of a row and of a tile.
 PIECE = {2: 55, 3: 55, 4: 27, 5: 70, 6: 38, 8: 27}
@@ -104,7 +105,7 @@ def tiles_of(product: Product, rows: int) -> int:
 
 
 def dots(product: Product, target: Target) -> Iterator[Dots]:
-    """Yield the sharings that fit a product, with one threadgroup on each compute unit for all its vectors."""
+    """Yield the sharings that fit a product, with one threadgroup on each compute unit for its vectors."""
     simdgroups, planes = target.table.dot_simdgroups, int(flags.qmv_planes)
     count = -(-product.batch // MOST_VECTORS)  # of threadgroups
     for rows in target.table.dot_rows:
@@ -119,9 +120,14 @@ def dots(product: Product, target: Target) -> Iterator[Dots]:
 
 
 def with_parts(product: Product, sharing: Dots, target: Target) -> Dots:
-    """Return a sharing with the fewest parts of x that fit threadgroup memory, of nearly the same size."""
+    """Return a sharing with the fewest parts of x that fit threadgroup memory, of nearly the same size.
+
+    Where registers do not hold the sums of all vectors beside that, threadgroups have half of them each.
+    """
     if shared_bytes(product, sharing) <= SHARED_BYTES:
         return sharing
+    if sharing.vectors * sharing.rows > MOST_SUMS[target.wave]:
+        return with_parts(product, sharing._replace(vectors=-(-sharing.vectors // 2)), target)
     pace, steps = LANES * sharing.split, steps_of(product, sharing.split)
     most = min(MOST_KEPT_ROUNDS, MOST_KEPT_SUMS[target.wave] // (sharing.vectors * sharing.rows))
     rounds = rounds_of(product, sharing)

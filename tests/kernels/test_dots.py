@@ -76,6 +76,11 @@ def test_several_vectors_are_shared_out_as_one():
         assert {each._replace(vectors=1, held=0) for each in sharings} == {dots_of(single, on)}
         assert {dots_configuration(*each).grid for each in zip(several, sharings)} == {(304, 1, 1)}
         assert all(shared_bytes(*each) <= SHARED_BYTES for each in zip(several, sharings))
+    # With four rows of a tile, waves of 64 have no registers for the sums of 7 or 8 vectors beside parts of x.
+    several = [Product(2560, 4096, count, 64, 8, False) for count in counts]
+    sharings = [dots_of(each, on) for each in several]
+    assert {each.rows for each in sharings} == {4}
+    assert [each.vectors for each in sharings] == [2, 3, 4, 5, 6, 4, 4]
 
 
 @pytest.mark.parametrize(("arch", "units", "wave"), PLANNED)
