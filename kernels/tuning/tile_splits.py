@@ -15,7 +15,7 @@ MOST_SPLIT = 8
 COLUMNS, DEPTH = 64, 32  # of a tile, and of a step
 LANES, WAVES = 64, 2  # of a wave, and waves of a threadgroup
 SIMDS, RESIDENT = 4, 2  # of a compute unit, and the waves that each holds
-# In vector instructions of a SIMD, by the model of ``bench/roofline.py`` for an MI300X: what unpacking takes in a step
+# In vector instructions of a SIMD, by the model of ``bench/roofline`` for an MI300X: what unpacking takes in a step
 # of a wave, the matrix instructions for one of its rows, a load from memory, which is on its way for two steps, and the
 # end of a tile that is shared, where sums are written, counted and read; and the bytes of sums that a compute unit
 # writes or reads meanwhile.

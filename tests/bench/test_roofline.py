@@ -9,19 +9,17 @@ import pytest
 from hiprt.array import bfloat16
 from hiprt.bench import roofline
 from hiprt.bench.engine.models.presets import PRESETS
-from hiprt.bench.roofline import (
-    GPUS,
-    H200,
-    MEASURED,
+from hiprt.bench.roofline.decode import bytes_of, predict, products
+from hiprt.bench.roofline.gpus import GPUS, H200, MEASURED
+from hiprt.bench.roofline.machine_code import (
     Code,
     code_of,
     full_waits,
     loop_instructions,
     matrix_step,
     nested_instructions,
-    predict,
-    products,
 )
+from hiprt.bench.roofline.prompt import prefill_seconds, prefill_steps
 from hiprt.kernels.ops.quantized.formats import AFFINE_BITS
 from hiprt.kernels.ops.quantized.quantized_tiles import SHARED_TILES, TILES, tile_rows
 
@@ -107,10 +105,10 @@ def test_prompts_are_modelled_by_matrix_instructions(capsys):
     assert found["what"] == "a model, no measurement"
     assert [(row["arch"], row["matrix"] >= 16) for row in found["steps"][::2]] == [(gpu.arch, True) for gpu in GPUS]
     for gpu in GPUS:
-        tiles, _ = roofline.prefill_steps(gpu, 128)
+        tiles, _ = prefill_steps(gpu, 128)
         assert tiles.share(gpu) >= 0.6
         assert tiles.waves > 1  # one alone waits for memory
-        seconds, operations = roofline.prefill_seconds(gpu, "qwen3-4b")
+        seconds, operations = prefill_seconds(gpu, "qwen3-4b")
         assert 0.35 * gpu.matrix < operations / seconds < gpu.matrix
     assert roofline.run(parser.parse_args(["--prefill", "--model", "qwen3-4b"])) == 0
     assert "a model, no measurement: a prompt of 2048 tokens" in capsys.readouterr().out
@@ -120,7 +118,7 @@ def test_prompts_are_modelled_by_matrix_instructions(capsys):
     rates = [[row["model: tok/s"] for row in each["predictions"]] for each in (short, found)]
     assert rates[0][-1] < rates[1][-1]  # gfx942 has more SIMDs than most products of a short prompt have waves
     for gpu in GPUS:
-        seconds, operations = roofline.prefill_seconds(gpu, "qwen3-4b", 512)
+        seconds, operations = prefill_seconds(gpu, "qwen3-4b", 512)
         assert operations / seconds > 0.35 * gpu.matrix
 
 
@@ -162,7 +160,7 @@ def test_the_kernels_are_shown_beside_the_one_of_every_gpu(capsys):
 
 def test_the_weights_of_a_token_are_those_that_were_measured():
     """The 4B preset's decode reads 2,262,528,000 bytes of weights (bench/results/2026-11-22-h200-decode.json)."""
-    nbytes = sum(roofline.bytes_of(p) * n for p, _, n in products(PRESETS["qwen3-4b"]))
+    nbytes = sum(bytes_of(p) * n for p, _, n in products(PRESETS["qwen3-4b"]))
     assert nbytes == pytest.approx(2262528000, rel=2e-3)
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from hiprt.array import bfloat16
 from hiprt.bench.engine.models.presets import PRESETS
-from hiprt.bench.roofline import GPUS, MEASURED, code_of, matrix_step, products
+from hiprt.bench.roofline.decode import products
+from hiprt.bench.roofline.gpus import GPUS, MEASURED
+from hiprt.bench.roofline.machine_code import code_of, matrix_step
 from hiprt.kernels.ops.quantized.qmv import BLOCKS, SHARED_BLOCKS
 from hiprt.kernels.tuning.blocks import ROWS, Blocks, blocks, blocks_configuration, blocks_of, parts_shape
 from hiprt.kernels.tuning.target import make_target

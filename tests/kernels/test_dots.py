@@ -7,7 +7,9 @@ import pytest
 
 from hiprt.array import bfloat16
 from hiprt.bench.engine.models.presets import PRESETS
-from hiprt.bench.roofline import GPUS, MEASURED, code_of, full_waits, plain_work, products, work_of
+from hiprt.bench.roofline.decode import plain_work, products, work_of
+from hiprt.bench.roofline.gpus import GPUS, MEASURED
+from hiprt.bench.roofline.machine_code import code_of, full_waits
 from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.offline.resources import text_of
 from hiprt.kernels.ops.quantized.qmv import DOTS, PHASED, chosen, dot_instances

@@ -8,7 +8,7 @@ from helpers.rocm import SUITES, VARIABLE, declared, run, unpacked
 
 from hiprt import provider
 from hiprt.array import bfloat16
-from hiprt.bench.roofline import full_waits
+from hiprt.bench.roofline.machine_code import full_waits
 from hiprt.errors import CompileError, ProviderError
 from hiprt.kernels.offline import command
 from hiprt.kernels.offline.builder import RocmBackend, Unit, build, units

@@ -9,7 +9,7 @@ import pytest
 import hiprt
 from hiprt import kernels
 from hiprt.bench.engine.models.presets import PRESETS
-from hiprt.bench.roofline import GPUS
+from hiprt.bench.roofline.gpus import GPUS
 from hiprt.kernels.offline.report import Report
 from hiprt.kernels.ops.attention.attention import SIMDGROUPS, splits_of
 from hiprt.kernels.reference import ops as reference

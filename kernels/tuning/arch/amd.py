@@ -12,7 +12,7 @@ SIMDS = 4  # of a compute unit of CDNA, or of a pair of them of RDNA
 WAVES = 4  # that each SIMD shall have of a product
 ATTENTION_EACH = 2  # threadgroups of attention that are resident on a compute unit
 # Rows of tiles whose matrix instructions take 60 % of the issue slots and more, by count of machine code. With few rows
-# smaller tiles would wait for memory as long on CDNA and take 7 % less on gfx12, by the model of ``bench/roofline.py``.
+# smaller tiles would wait for memory as long on CDNA and take 7 % less on gfx12, by the model of ``bench/roofline``.
 # Waves of CDNA leave out the blocks of a tile that have no rows.
 TILE_ROWS = {"gfx9": (128,), "gfx11": (128, 64, 32), "gfx12": (128, 64)}
 
