@@ -45,7 +45,9 @@ class ArgumentDifference(NamedTuple):
             what, shown = f"argument {self.argument}", map(plain, cells)
         else:
             what, shown = self.declared.name, map(self.declared.value, cells)
-        return f"{text} {what}: {' -> '.join(map(repr, shown))}"
+        # A buffer, which is declared with what a kernel does to it, is an address.
+        form = hex if self.declared is not None and self.declared.access else repr
+        return f"{text} {what}: {' -> '.join(map(form, shown))}"
 
     @classmethod
     def of(cls, node: int, found: Any) -> ArgumentDifference:

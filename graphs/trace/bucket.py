@@ -15,7 +15,7 @@ from hiprt import fork, kernels
 from hiprt.array import Array, empty, full
 from hiprt.buffer import Buffer
 from hiprt.graphs.trace import compile as compiling, core
-from hiprt.graphs.trace.compile import Compiled, Function, Traced
+from hiprt.graphs.trace.compile import Compiled, Function, Traced, array_names
 from hiprt.graphs.trace.padding import Padded, masked
 from hiprt.graphs.trace.passes import improved
 from hiprt.graphs.trace.passes.dead_code import dead_code
@@ -249,12 +249,17 @@ class PaddedCalls(Compiled):
             return function(*args, **kwargs)
 
         super().__init__(of_padded, None, None, False)
+        self.of_unpadded = function
         self.__name__ = str(getattr(function, "__name__", "bucketed"))
 
     @property
     def name(self) -> str:
         """The function's name, in messages and statistics."""
         return self.__name__
+
+    def names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, ...]:
+        """Return what messages call the arrays of a call: the length, and what the function is given."""
+        return ("length", *array_names(self.of_unpadded, *args[1:]))
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """Return the program of a bucket, in which padding is hidden."""
@@ -266,6 +271,6 @@ class PaddedCalls(Compiled):
         padding = masked(needed, needed.inputs[0], inputs if self.bucket > 1 else {}, self.bucket)
         better, passes = improved(padding.program)
         name = f"{self.name}[{self.bucket}]"
-        traced = PaddedTraced(name, better, outputs, result, state, passes, len(program))
+        traced = PaddedTraced(name, better, outputs, result, state, passes, len(program), self.names(args, kwargs))
         traced.padding = padding
         return traced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,6 +12,7 @@ from hiprt import collector, fork
 from hiprt.array import Array, Form
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
+from hiprt.graphs.arguments import names_of
 from hiprt.graphs.launch.preparation import Preparation, arguments_of
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.step import Step
@@ -20,10 +21,10 @@ from hiprt.graphs.trace.passes import improved
 from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.size import Size
 from hiprt.graphs.trace.trace import Trace
-from hiprt.graphs.trace.tree import arrays_of, fill, mapped, structure, swap
+from hiprt.graphs.trace.tree import arrays_of, fill, mapped, paths, structure, swap
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["Compiled", "compile", "disable_compile", "enable_compile"]
+__all__ = ["Compiled", "array_names", "compile", "disable_compile", "enable_compile"]
 
 MOST_PROGRAMS = 256  # of a function, and sets of shapes that lead to them
 MANY_TRACES = 32  # that make a warning, once
@@ -112,6 +113,8 @@ class Traced(core.Traced):
         What passes did to the program, a line each, as text when it is read.
     primitives : int
         How many the function had before that.
+    names : tuple of str
+        What messages call the arrays that the program takes; numbers by default.
 
     Attributes
     ----------
@@ -128,7 +131,9 @@ class Traced(core.Traced):
         state: Any,
         passes: list[object],
         primitives: int,
+        names: tuple[str, ...] = (),
     ) -> None:
+        self.names = names
         self.name, self.program, self.outputs, self.result, self.state = name, program, outputs, result, state
         self.passes = passes
         self.primitives = primitives
@@ -143,6 +148,7 @@ class Traced(core.Traced):
             for gone in [each for each in list(self.steps) if not each.is_open]:
                 self.steps.pop(gone, None)
             made = Step(self.run, name=self.name, stream=stream, moves=True, captured=self.program.captured)
+            made.names[len(self.names)] = self.names
             step = self.steps.setdefault(stream, made)
         return step
 
@@ -312,14 +318,21 @@ class Compiled(core.Compiled):
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """Call the function with values in the place of the arrays, and return its program."""
         with collector.paused():
-            return self.improved(*self.record(args, kwargs, shapeless=self.shapeless))
+            names = self.names(args, kwargs)
+            return self.improved(*self.record(args, kwargs, shapeless=self.shapeless), names)
 
-    def improved(self, program: Program, outputs: list[Array], result: Any, state: Any) -> Traced:
+    def names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, ...]:
+        """Return what messages call the arrays of a call: parameters, and places in them."""
+        return (*array_names(self.function, args, kwargs), *paths(self.inputs, "inputs"))
+
+    def improved(
+        self, program: Program, outputs: list[Array], result: Any, state: Any, names: tuple[str, ...]
+    ) -> Traced:
         """Return a trace after all passes; it keeps the outputs of the better program, and nothing of the first one."""
         better, passes = improved(program)
         better_of = dict(zip(map(id, outputs), better.outputs))
         result, state = mapped((result, state), lambda value: better_of[id(value)])
-        return Traced(self.name, better, list(better.outputs), result, state, passes, len(program))
+        return Traced(self.name, better, list(better.outputs), result, state, passes, len(program), names)
 
     def record(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], *, shapeless: bool
@@ -380,3 +393,9 @@ def alike_with_shapes(forms: list[Form]) -> Hashable:
 def alike_without_shapes(forms: list[Form]) -> Hashable:
     """Return what arrays must share for one program to serve both, whatever their shapes."""
     return tuple([(form.ndim, form.dtype) for form in forms])
+
+
+def array_names(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[str]:
+    """Yield a name for each array among the arguments of a function: that of the parameter, and its place in it."""
+    for name, tree in (*zip(names_of(function, len(args)), args), *kwargs.items()):
+        yield from paths(tree, name)

@@ -5,14 +5,14 @@ Functions take the class of what they look for, which is that of arrays unless l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import numpy as np
 
 from hiprt.array import Array
 
-__all__ = ["arrays_of", "fill", "mapped", "structure", "swap"]
+__all__ = ["arrays_of", "fill", "mapped", "paths", "structure", "swap"]
 
 CONSTANTS = (bool, int, float, str, type(None))
 
@@ -68,6 +68,18 @@ def arrays_of(tree: Any) -> list[Array]:
 
     mapped(tree, note)
     return found
+
+
+def paths(tree: Any, name: str) -> Iterator[str]:
+    """Yield the place of each array in a tree of this name, in order, as Python writes it."""
+    if isinstance(tree, Array):
+        yield name
+    elif isinstance(tree, (tuple, list)):
+        for i, each in enumerate(tree):
+            yield from paths(each, f"{name}[{i}]")
+    elif isinstance(tree, dict):
+        for key, each in tree.items():
+            yield from paths(each, f"{name}[{key!r}]")
 
 
 def swap(tree: Any, replaced: Callable[[Any], Any], leaf: type = Array) -> None:

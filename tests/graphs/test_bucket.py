@@ -414,3 +414,17 @@ def test_random_programs(request):
                 np.testing.assert_array_equal(a.numpy(), b.numpy(), err_msg=f"{seed} {n}\n{compiled.compiled.program}")
             checked += 1
     assert checked > refused / 4
+
+
+def test_arguments_of_a_bucket_are_named_by_their_parameters(stream):
+    """The length comes before them."""
+
+    @hiprt.bucketed(0, (8,))
+    def scaled(x, scale):
+        return kernels.multiply(x, scale)
+
+    x, scales = hiprt.array(np.ones(5, np.float32)), [hiprt.array(np.ones(1, np.float32)) for _ in range(2)]
+    for scale in scales:
+        scaled(x, scale)
+    said = next(event.difference for event in reversed(graphs.explain()) if event.difference)
+    assert f"argument scale: {scales[0].address:#x} -> {scales[1].address:#x}" in said

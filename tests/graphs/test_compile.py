@@ -696,3 +696,27 @@ def test_state_in_a_dictionary_of_another_class(stream):
         compiled(hiprt.full(1, 2.0))
     assert isinstance(state, OrderedDict)
     assert state["sum"].item() == 6
+
+
+def test_an_array_that_lies_elsewhere_is_named_by_its_parameter(stream):
+    """Also in lists and dictionaries, among named arguments and in captured inputs."""
+    state = [ramp(3)]
+
+    @hiprt.compile(inputs=state)
+    def together(x, pair, *, last):
+        return kernels.add(kernels.add(x, pair[0]), kernels.add(pair[1]["y"], kernels.add(last, state[0])))
+
+    moved = ["x", "pair[0]", "pair[1]['y']", "last", "inputs[0]"]
+    given = [ramp(3) for _ in moved]
+    others = [ramp(3) for _ in moved]
+    for place in range(-1, len(moved)):
+        x, first, y, last, state[0] = (others[i] if i <= place else each for i, each in enumerate(given))
+        together(x, (first, {"y": y}), last=last)
+        if place >= 0:
+            was, now = given[place].address, others[place].address
+            assert f"argument {moved[place]}: {was:#x} -> {now:#x}" in told(together)
+
+
+def told(compiled):
+    """What the last patch of a compiled function was for."""
+    return next(event.difference for event in reversed(graphs.explain()) if event.step == compiled.name)

@@ -90,6 +90,17 @@ def test_rerecording_patches_what_changed(stream, x):
     assert "node 0 (scale) by: 2.0 -> 3.0" in str(graphs.explain()[-1])
 
 
+def test_a_buffer_that_lies_elsewhere_is_told_as_an_address(stream, x):
+    """In the form in which addresses of arguments and of dumps are."""
+    sources, used = [x, hiprt.array(np.ones(100, np.float32))], []
+    step = graphs.Step(lambda: scale(used[-1], 2.0), stream=stream, keep=False)
+    for source in sources:
+        used.append(source)
+        step()
+        stream.synchronize()
+    assert f" {sources[0].address:#x} -> {sources[1].address:#x}" in str(graphs.explain()[-1])
+
+
 def test_flag_turns_graphs_off(stream, x):
     """HIPRT_GRAPH=0 runs every call eagerly."""
     step = graphs.Step(lambda: scale(x, 2.0), stream=stream)
