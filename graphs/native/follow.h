@@ -14,9 +14,5 @@ void hiprt_recorder_follow(hiprt_recorder *recorder, hiprt_recorder *like);
 void hiprt_recorder_end(hiprt_recorder *recorder);
 /* cffi end */
 
-/* Whether the node behind the last one, which is begun and not counted yet, touches what the node in its place does in the
- * recorder that is followed, in the same way, but for what is only read in both. Its edges are the same then, since those
- * of all nodes before it are. */
-int hiprt_recorder_repeats(hiprt_recorder *recorder);
 /* Let go of what is followed, at the first node that does not repeat it. */
 void hiprt_recorder_leave(hiprt_recorder *recorder);

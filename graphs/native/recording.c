@@ -4,6 +4,7 @@
 #include "capture.h"
 #include "follow.h"
 #include "recorder_nodes.h"
+#include "repeated_nodes.h"
 #include "status.h"
 #include "touches.h"
 
@@ -122,7 +123,7 @@ static int track(hiprt_recorder *r, const node *n, node *begun, const uint32_t *
 static int commit(hiprt_recorder *r, node *n) {
   const uint32_t *deps;
   uint32_t count;
-  if (r->like && hiprt_recorder_repeats(r)) {
+  if (r->like && repeats(r, n)) {
     const node *known = r->like->nodes + r->n_nodes;
     n->may_overlap = known->may_overlap;
     return append(r, n, r->like->deps + known->deps, known->n_deps, &known->key);
