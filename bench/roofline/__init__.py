@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from hiprt.bench.engine.models.presets import PRESETS
@@ -87,7 +87,7 @@ def show_kernels(preset: str, *, is_json: bool) -> int:
         print(json.dumps({"what": "counted in machine code", "preset": preset, "kernels": rows}))
         return 0
     print(f"vector instructions of an iteration, counted in machine code: {preset}, 4 bits in groups of {GROUP}\n")
-    print(text_table(list(rows[0]), [tuple(map(str, row.values())) for row in rows], names=1))
+    print(table(rows, names=1))
     return 0
 
 
@@ -108,7 +108,12 @@ def show_prefill(presets: Sequence[str], prompt: int, *, is_json: bool) -> int:
         print(json.dumps({"what": MODEL, "prompt": prompt, "steps": counted, "predictions": predicted}))
         return 0
     print("instructions of a step of a wave, counted in machine code\n")
-    print(text_table(list(counted[0]), [tuple(map(str, row.values())) for row in counted], names=2))
+    print(table(counted, names=2))
     print(f"\n{MODEL}: a prompt of {prompt} tokens, {BITS} bits in groups of {GROUP}\n")
-    print(text_table(list(predicted[0]), [tuple(map(str, row.values())) for row in predicted], names=2))
+    print(table(predicted, names=2))
     return 0
+
+
+def table(rows: Sequence[Mapping[str, object]], names: int) -> str:
+    """Return rows with the same keys, of which there are some, as text under these keys."""
+    return text_table(list(rows[0]), [tuple(map(str, row.values())) for row in rows], names=names)

@@ -6,27 +6,28 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from helpers.torch_device import Device, expected, stack, tensor  # noqa: E402
+from helpers.torch_device import expected, stack, stand_in, tensor  # noqa: E402
 
-from hiprt import __main__, library  # noqa: E402
+from hiprt import __main__  # noqa: E402
 from hiprt.bench.graphed import INPUTS, Report, Work, compare, measure, table, timed  # noqa: E402
-from hiprt.torch import function  # noqa: E402
 
 WEIGHTS = 12
 
 
 @pytest.fixture
-def work(monkeypatch):
+def device(monkeypatch):
+    made = stand_in(monkeypatch)
+    yield made
+    made.ours.synchronize()
+
+
+@pytest.fixture
+def work(device):
     """Layers on the CPU device, on which torch's ops cannot be captured."""
-    if not library.current().provider.is_host:
-        pytest.skip("torch's tensors lie on the host here")
-    device = Device()
-    monkeypatch.setattr(function, "device_of", lambda _: device)
     places = {f"w{i}": [tensor(3 * i + j) for j in range(3)] for i in range(WEIGHTS)}
     weights = {name: each[0] for name, each in places.items()}
     inputs = [tensor(100 + i) for i in range(INPUTS)]
-    yield Work(stack(device, weights), weights, {}, places, inputs, device.ours.synchronize)
-    device.ours.synchronize()
+    return Work(stack(device, weights), weights, {}, places, inputs, device.ours.synchronize)
 
 
 def test_ways_take_their_rungs(work):

@@ -9,11 +9,11 @@ torch = pytest.importorskip("torch")
 
 from helpers import foreign  # noqa: E402
 from helpers.gate import Gate  # noqa: E402
-from helpers.torch_device import Device, N, expected, layer, stack, tensor  # noqa: E402
+from helpers.torch_device import Device, N, expected, layer, stack, stand_in, tensor  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import hiprt  # noqa: E402
-from hiprt import core, graphs, library  # noqa: E402
+from hiprt import core, graphs  # noqa: E402
 from hiprt.graphs.captured_pointers import Pointers  # noqa: E402
 from hiprt.graphs.launch.exec import Exec  # noqa: E402
 from hiprt.graphs.record.argument_difference import ArgumentDifference  # noqa: E402
@@ -26,10 +26,7 @@ LAYERS = 12
 
 @pytest.fixture
 def device(monkeypatch):
-    if not library.current().provider.is_host:
-        pytest.skip("torch's tensors lie on the host here")
-    made = Device()
-    monkeypatch.setattr(function, "device_of", lambda device: made)
+    made = stand_in(monkeypatch)
     yield made
     made.ours.synchronize()
 

@@ -4,13 +4,15 @@ from contextlib import nullcontext
 from functools import cache
 
 import numpy as np
+import pytest
 import torch
 
 import hiprt
-from hiprt import core
+from hiprt import core, library
 from hiprt.compiler import compile_source
 from hiprt.hip import call, lib
 from hiprt.module import Module
+from hiprt.torch import function
 from hiprt.torch.cuda import Captured
 
 SOURCE = """
@@ -120,3 +122,12 @@ def expected(x, weights):
     for w in weights.values():
         x = x * w[: x.numel()]
     return x
+
+
+def stand_in(monkeypatch):
+    """Return a stand-in that all functions that are graphed from now on take for torch's device."""
+    if not library.current().provider.is_host:
+        pytest.skip("torch's tensors lie on the host here")
+    made = Device()
+    monkeypatch.setattr(function, "device_of", lambda device: made)
+    return made
