@@ -265,10 +265,6 @@ class Recording:
         """Whether both have the same functions, dimensions, shared memory and edges, by content (G3)."""
         return bool(core.lib.hiprt_recorder_same_key(self.core, other.core))
 
-    def same_arguments(self, other: Recording) -> bool:
-        """Whether the nodes carry the same arguments as those of a recording of the same key, by content."""
-        return bool(core.lib.hiprt_recorder_same_arguments(self.core, other.core))
-
     def changed(self, other: Recording) -> tuple[int, int, int]:
         """Compare with a recording of the same key.
 
