@@ -1,7 +1,7 @@
 #include "captured_copy.h"
 
 #include "capture.h"
-#include "questions.h"
+#include "last_error.h"
 
 /* Whether the library tells what a copy node copies: CLR's copies of one row keep that where GetParams does not look
  * (GraphMemcpyNode1D), and what it returns is junk. */
@@ -30,8 +30,8 @@ static int tells_of_copies(void) {
 static int is_device_memory(const void *pointer) {
   hipPointerAttribute_t a = {0};
   if (!hiprt_hip.hipPointerGetAttributes) return 0;
-  int before = hiprt_questions_begin(), status = (int)hiprt_hip.hipPointerGetAttributes(&a, pointer);
-  hiprt_questions_end(before);
+  int before = hiprt_last_error(), status = (int)hiprt_hip.hipPointerGetAttributes(&a, pointer);
+  hiprt_last_error_restore(before);
   return !status && a.type == hipMemoryTypeDevice;
 }
 

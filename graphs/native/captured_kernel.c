@@ -5,7 +5,7 @@
 
 #include "attributes.h"
 #include "captured.h"
-#include "questions.h"
+#include "last_error.h"
 
 static int ask_argument(hipFunction_t function, int i, uint32_t *offset, uint32_t *size) {
   size_t at = 0, nbytes = 0;
@@ -96,12 +96,12 @@ static hiprt_kernel *known_kernel(const hiprt_pieces *all, const hipKernelNodePa
 int hiprt_captured_kernel(hiprt_pieces *all, hipGraphNode_t source) {
   hipKernelNodeParams p = {0};
   HIPRT_TRY(hipGraphKernelNodeGetParams, source, &p);
-  int before = hiprt_questions_begin();
+  int before = hiprt_last_error();
   uint32_t attributes;
   int status = hiprt_attributes_ask(source, &attributes);
   hiprt_kernel *kernel = status ? 0 : known_kernel(all, &p);
   if (status || kernel) {
-    hiprt_questions_end(before);
+    hiprt_last_error_restore(before);
     if (status) return status;
     hiprt_kernel_retain(kernel);
     return append_known(all, source, kernel, &p, attributes, 0);
@@ -115,7 +115,7 @@ int hiprt_captured_kernel(hiprt_pieces *all, hipGraphNode_t source) {
   int count = block ? 1 : p.kernelParams ? learn_arguments(function, offsets, sizes) : 0;
   if (block) sizes[0] = (uint32_t)packed;
   const char *name = hiprt_hip.hipKernelNameRef ? hiprt_hip.hipKernelNameRef(function) : 0;
-  hiprt_questions_end(before);
+  hiprt_last_error_restore(before);
   if (!name) name = "kernel of other code";
   if (count < 0) return append_opaque(all, source, function, name, &p, attributes);
   kernel = hiprt_kernel_create_foreign(function, name, (uint32_t)count, offsets, sizes, packed);

@@ -23,5 +23,5 @@ def test_failure_is_forgotten():
 
 def test_ours_never_asks(root):
     asking = [path.name for path in root.glob("*/native/**/*.c") if "LastError" in path.read_text()]
-    assert asking == ["questions.c"]
+    assert asking == ["last_error.c"]
     ours("kept", "issued", quirks="lasterror_overwrite")
