@@ -29,8 +29,9 @@ static const char source[] =
 
 static _Thread_local int requests = -1; /* of memory that moves, which this thread may still make; negative: any number */
 
-/* In the place of the C library's for libhiprt too, so that memory runs out where a test wants it. */
-__attribute__((visibility("default"))) void *realloc(void *memory, size_t size) {
+/* In the place of the C library's for libhiprt too, so that memory runs out where a test wants it. Uninstrumented, as a
+ * thread asks for memory before ThreadSanitizer knows it. */
+__attribute__((visibility("default"), no_sanitize_thread)) void *realloc(void *memory, size_t size) {
   static void *(*real)(void *, size_t);
   if (!real) *(void **)&real = dlsym(RTLD_NEXT, "realloc");
   if (requests > 0) requests--;
