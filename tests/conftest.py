@@ -2,7 +2,8 @@
 
 ``pytest`` and ``pytest tests/graphs`` run in three processes for two cores, since tests wait for others; with files or
 tests named, or ``-n 0``, in this one.
-``pytest --all`` runs every parametrisation and the soaks' usual forms; ``pytest -m soak`` the soaks' long forms.
+``pytest --all`` runs every parametrisation and the soaks' usual forms; ``pytest --share K/N`` the same, but of the
+parametrisations that ``pytest`` leaves out only one of N shares; ``pytest -m soak`` the soaks' long forms.
 """
 
 import gc
@@ -10,7 +11,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers.selection import form as form_of, left_out
+from helpers.selection import form as form_of, left_out, of_other_shares
 from hypothesis import settings
 
 # On NVIDIA a stream that waits for a value holds up all streams of its connection, of which there are eight by default.
@@ -28,8 +29,10 @@ LEFT_OUT = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser):
-    """Take ``--all``."""
+    """Take ``--all`` and ``--share``."""
     parser.addoption("--all", action="store_true", help="run every parametrisation, and the soaks' usual forms")
+    help_of_share = "as --all, but of the parametrisations that are left out otherwise the share K, from 0, of N"
+    parser.addoption("--share", metavar="K/N", help=help_of_share)
 
 
 def pytest_configure(config):
@@ -64,9 +67,16 @@ def pytest_cmdline_main(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what only ``--all`` and soaks run."""
-    if form_of(config) == "short":
-        out = set(left_out(items))
+    """Leave out what only ``--all``, other shares and soaks run."""
+    share = config.getoption("--share")
+    if share or form_of(config) == "short":
+        out = left_out(items)
+        if share:
+            try:
+                out = of_other_shares(out, share)
+            except ValueError as error:
+                raise pytest.UsageError(str(error)) from None
+        out = set(out)
         config.stash[LEFT_OUT] = len(out)
         items[:] = [item for item in items if item not in out]
         config.hook.pytest_deselected(items=list(out))
@@ -92,8 +102,9 @@ def pytest_testnodedown(node):
 def pytest_terminal_summary(terminalreporter, config):
     """Say what was left out."""
     if count := config.stash.get(LEFT_OUT, 0):
+        which = f"of other shares than {share}" if (share := config.getoption("--share")) else "that are like others"
         terminalreporter.write_line(
-            f"left out, to be run with --all: {count} parametrisations that are like others; long forms of soaks"
+            f"left out, to be run with --all: {count} parametrisations {which}; long forms of soaks"
         )
 
 

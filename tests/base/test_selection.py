@@ -7,7 +7,7 @@ from itertools import product
 
 import hypothesis
 import pytest
-from helpers.selection import FEW, chosen, left_out, pairs, values
+from helpers.selection import FEW, chosen, left_out, of_other_shares, pairs, values
 
 
 def test_every_two_values_meet():
@@ -70,6 +70,21 @@ def test_markers_choose():
     kept = [item.callspec.params for item in singles if item not in out]
     assert 6 <= len(kept) < 12
     assert set.union(*map(values, kept)) == set.union(*map(values, cases))
+
+
+def test_shares_have_every_test_once():
+    wide = Item("f.py::wide[0]", {"a": 0}, pytest.mark.wide)
+    assert of_other_shares([wide], "0/3") == of_other_shares([wide], "1/3") == of_other_shares([wide], "2/3") == []
+    items = [Item(f"f.py::alike[{i}]", {"a": i}) for i in range(60)]
+    shares = [[item for item in items if item not in of_other_shares(items, f"{i}/3")] for i in range(3)]
+    assert all(len(share) > 10 for share in shares)
+    assert sorted(item.nodeid for share in shares for item in share) == sorted(item.nodeid for item in items)
+
+
+@pytest.mark.parametrize("share", ["3/3", "1", "1/0", "-1/3", "a/b"])
+def test_what_is_no_share_is_said(share):
+    with pytest.raises(ValueError, match="give K/N"):
+        of_other_shares([], share)
 
 
 @pytest.mark.only("cpu", reason="a GPU has one process at a time")

@@ -36,10 +36,14 @@ def build_with_library(folder, source, sanitizer, monkeypatch, root):
 
 
 def run_sanitized(program, *arguments, **environment):
-    """Run a program; a report of a sanitizer ends it with an error. Return its output."""
+    """Run a program; a report of a sanitizer, or five minutes, end it with an error. Return its output."""
     options = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "UBSAN_OPTIONS": "halt_on_error=1"}
     given = {**os.environ, **options, **environment}
     given.pop("LD_PRELOAD", None)
-    child = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False, env=given)
+    command = [program, *map(str, arguments)]
+    try:
+        child = subprocess.run(command, capture_output=True, text=True, check=False, env=given, timeout=300)
+    except subprocess.TimeoutExpired as late:
+        raise AssertionError(f"{late}: {late.stdout}\n{late.stderr}") from None
     assert child.returncode == 0, f"status {child.returncode}: {child.stdout[-2000:]}\n{child.stderr[-4000:]}"
     return child.stdout

@@ -1,16 +1,17 @@
-"""How much runs with ``pytest``, ``pytest --all`` and ``pytest -m soak``; which parametrisations run in the first."""
+"""How much runs with ``pytest``, ``--share``, ``--all`` and ``-m soak``, and which parametrisations do."""
 
 import random
+import zlib
 from itertools import combinations
 
 FEW = 6  # parametrisations of a test that always run
 
 
 def form(config):
-    """Return how long long tests are: ``short``, ``usual`` with ``--all``, ``long`` with ``-m soak``."""
+    """Return how long long tests are: ``short``, ``usual`` with ``--all`` or ``--share``, ``long`` with ``-m soak``."""
     if config.getoption("-m") == "soak":
         return "long"
-    return "usual" if config.getoption("--all") else "short"
+    return "usual" if config.getoption("--all") or config.getoption("--share") else "short"
 
 
 def values(case):
@@ -83,3 +84,25 @@ def left_out(items):
             kept = chosen([parts(case.callspec.params) for case in cases], name)
             out += [case for i, case in enumerate(cases) if i not in kept]
     return out
+
+
+def of_other_shares(items, share):
+    """Return those tests that are not in a share. Those marked ``wide``, which are like no others, are in all.
+
+    Parameters
+    ----------
+    items : list of pytest.Item
+        What is shared out.
+    share : str
+        ``K/N``: the share K, from 0, of N, which together have every test, each other test once.
+
+    Raises
+    ------
+    ValueError
+        It is something else.
+    """
+    which, _, count = share.partition("/")
+    if not (which.isdecimal() and count.isdecimal() and int(which) < int(count)):
+        raise ValueError(f"--share {share}: give K/N, two numbers of which K is less than N, such as 0/3")
+    alike = [item for item in items if not item.get_closest_marker("wide")]
+    return [item for item in alike if zlib.crc32(item.nodeid.encode()) % int(count) != int(which)]
