@@ -7,6 +7,7 @@ from typing import NamedTuple
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.models import read
 from hiprt.bench.engine.prompt_cache import PromptCache
+from hiprt.bench.engine.prompts import check_tokens
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.template import Template
 
@@ -38,9 +39,11 @@ def encode(request: Request, checkpoint: Checkpoint, template: Template | None) 
     CheckpointError
         The architecture is unknown, or the template cannot write them.
     ValueError
-        A prompt exceeds what the model was trained for, or there is a system prompt and no template.
+        A prompt exceeds what the model was trained for, holds a token that the model lacks, or there is a system prompt
+        and no template.
     """
-    limit = read(checkpoint.settings).max_position_embeddings
+    config = read(checkpoint.settings)
+    limit = config.max_position_embeddings
     is_question = template is not None and request.chat_template
     if request.system_prompt and not is_question:
         raise ValueError(f"a system prompt is part of a chat template, which {checkpoint.path} does not have")
@@ -48,6 +51,7 @@ def encode(request: Request, checkpoint: Checkpoint, template: Template | None) 
     texts = []
     for prompt in request.prompts:
         if not isinstance(prompt, str):
+            check_tokens(prompt, config.vocab_size)
             written = checkpoint.tokenizer.decode(list(prompt), skip_special_tokens=False)
             texts.append(Beginning(written, list(prompt)))
         elif template is not None and is_question:

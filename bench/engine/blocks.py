@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Blocks:
         self.free = [*reversed(range(count))]
         self.taken: list[list[int]] = [[] for _ in range(batch)]
 
-    def reserve(self, tokens: Mapping[int, int], stream: Stream) -> None:
+    def reserve(self, tokens: Mapping[int, int], stream: Stream, ended: Collection[int] = ()) -> None:
         """Give texts the blocks for so many tokens each, those that they have among them.
 
         Parameters
@@ -73,20 +73,25 @@ class Blocks:
             The tokens of each text, by its number.
         stream : Stream
             The stream on which steps read the table.
+        ended : collection of int
+            Texts that end with this, so that their blocks are among the free ones.
 
         Raises
         ------
         PoolError
-            Fewer blocks are free. No text has got any.
+            Fewer blocks are free. No text has got any, and none has ended.
         """
-        needs = {each: -(-count // self.rows) - len(self.taken[each]) for each, count in tokens.items()}
+        held = [0 if each in ended else len(own) for each, own in enumerate(self.taken)]
+        needs = {each: -(-count // self.rows) - held[each] for each, count in tokens.items()}
         needs = {each: need for each, need in needs.items() if need > 0}
-        needed = sum(needs.values())
-        if needed > len(self.free):
+        needed, free = sum(needs.values()), self.count - sum(held)
+        if needed > free:
             raise PoolError(
-                f"{needed} more blocks of {self.rows} tokens are needed, and {len(self.free)} of {self.count} are free:"
+                f"{needed} more blocks of {self.rows} tokens are needed, and {free} of {self.count} are free:"
                 " release a text that has ended, or make a decoder whose kv_pool is larger"
             )
+        for each in ended:
+            self.release(each, stream)
         for each, need in needs.items():
             own = self.taken[each]
             begin = len(own)

@@ -6,7 +6,7 @@ itself writes what the next one needs. So every step of a text launches the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +16,11 @@ from hiprt.bench.engine.draft import Draft, check_draft
 from hiprt.bench.engine.logprobs import Likely
 from hiprt.bench.engine.models.model import Model, Recurrent
 from hiprt.bench.engine.prompt_cache import PromptCache
-from hiprt.bench.engine.prompts import CHUNK, check_prompt, chunks, prompts_of
+from hiprt.bench.engine.prompts import CHUNK, Prompts, Tokens, check_prompt, chunks, prompts_of, tokens_of
 from hiprt.bench.engine.room import Room
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.speculation import Speculation, check_speculation
-from hiprt.bench.engine.state import State
+from hiprt.bench.engine.state import IDLE, State
 from hiprt.bench.engine.steps import Steps
 from hiprt.kernels.ops.elementwise.copies import copy_into
 from hiprt.kernels.tuning.choices import SECONDS
@@ -94,9 +94,9 @@ class Decoder:
     Raises
     ------
     ValueError
-        `chunk` is not a power of two, the heads of the model cannot be kept in `kv_bits`, drafts do not go with the
-        model, with `sampling`, with `logprobs` or with several texts, or `kv_blocks` is no such number, or does not go
-        with `kv_bits` or with drafts.
+        There is no text, `chunk` is not a power of two, the heads of the model cannot be kept in `kv_bits`, drafts do
+        not go with the model, with `sampling`, with `logprobs` or with several texts, `kv_blocks` is no such number, or
+        does not go with `kv_bits` or with drafts, or `kv_pool` comes without it.
     """
 
     logits: Array
@@ -122,6 +122,10 @@ class Decoder:
     ) -> None:
         if chunk < 1 or chunk & (chunk - 1):
             raise ValueError(f"chunk={chunk}: must be a power of two")
+        if batch < 1:
+            raise ValueError(f"batch={batch}: must be at least 1")
+        if kv_pool is not None and kv_blocks is None:
+            raise ValueError(f"kv_pool={kv_pool}: say by kv_blocks how many tokens a block has")
         if drafts is not None:
             check_speculation(model.config, sampling or Sampling())
             if draft is not None:
@@ -149,7 +153,8 @@ class Decoder:
         self.graph, self.filling, self.drawing = self.recorded.decode, self.recorded.fill, self.recorded.draw
         self.positions, self.lengths = [0] * batch, [0] * batch
         self.idle: set[int] = set()  # the texts that have ended, and have no successor
-        self.prompts: list[Sequence[int]] = []
+        self.prompts: list[list[int]] = []
+        self.is_filling = False  # whether some tokens of the prompts have been taken by `prefill`, and not yet all
         self.events: list[Event] = []
         self.saved: tuple[int, list[Recurrent]] | None = None
         self.save_at = 0
@@ -172,7 +177,7 @@ class Decoder:
 
     def start(
         self,
-        prompt: Sequence[int] | Sequence[Sequence[int]],
+        prompt: Prompts,
         temperature: float = 0.0,
         seed: int = 0,
         *,
@@ -183,7 +188,7 @@ class Decoder:
 
         Parameters
         ----------
-        prompt : sequence of int, or a sequence of them
+        prompt : sequence or array of int, or a sequence of them
             The first tokens of all texts, or of each; at least one token.
         temperature : float
             0 takes the likeliest token; higher values draw more evenly.
@@ -198,11 +203,12 @@ class Decoder:
         Raises
         ------
         ValueError
-            A prompt is empty, too long, or holds a token that the model lacks, a text has none, or none of a prompt's
-            tokens is left to be taken.
+            A prompt is empty, too long, or holds a token that the model lacks, a text has none, none of a prompt's
+            tokens is left to be taken, or `temperature` or `seed` are out of the range that `Sampling` has for them.
         PoolError
-            The pool has too few blocks for the prompts.
+            The pool has too few blocks for the prompts. The texts before can go on then.
         """
+        Sampling(temperature=temperature, seed=seed)
         prompts = prompts_of(prompt, self.batch)
         for each in prompts:
             check_prompt(each, self.model.config.vocab_size, self.room.limit)
@@ -212,9 +218,8 @@ class Decoder:
         if longest >= self.capacity:
             self.grow(longest + 1)
         if self.blocks is not None:
-            for sequence in range(0 if kept else self.batch):
-                self.blocks.release(sequence, self.stream)
-            self.blocks.reserve({i: len(each) for i, each in enumerate(prompts)}, self.stream)
+            needs = {i: len(each) for i, each in enumerate(prompts)}
+            self.blocks.reserve(needs, self.stream, ended=range(0 if kept else self.batch))
         with use_stream(self.stream):
             self.state.start(prompts, temperature, seed, kept)
             if self.speculation is not None:
@@ -222,7 +227,7 @@ class Decoder:
         if self.saved is not None and self.saved[0] > kept:
             self.saved = None  # it is of a text that goes on differently
         self.prompts, self.positions, self.lengths = prompts, [kept] * self.batch, [*map(len, prompts)]
-        self.steps = 0
+        self.steps, self.is_filling = 0, False
         self.idle.clear()
         self.save_at = 0 if self.state.is_rewindable else save_at
         if 0 < self.save_at == kept:
@@ -235,15 +240,23 @@ class Decoder:
         ----------
         sequence : int
             The number of the text. Until `begin`, what steps draw for it means nothing.
+
+        Raises
+        ------
+        ValueError
+            There is no such text.
         """
+        if not 0 <= sequence < self.batch:
+            raise ValueError(f"text {sequence}: there are those from 0 to {self.batch - 1}")
         with use_stream(self.stream):
             self.state.stop(sequence)
         if self.blocks is not None:
             self.blocks.release(sequence, self.stream)
         self.positions[sequence] = self.lengths[sequence] = 0
+        self.saved = None
         self.idle.add(sequence)
 
-    def begin(self, sequence: int, prompt: Sequence[int], seed: int | None = None, *, eager: bool = False) -> None:
+    def begin(self, sequence: int, prompt: Tokens, seed: int | None = None, *, eager: bool = False) -> None:
         """Begin a text in the place of another one while the others stay where they are.
 
         All of its prompt but the last token is taken at once; the next step takes that one, and draws the first token.
@@ -252,7 +265,7 @@ class Decoder:
         ----------
         sequence : int
             The number of the text whose place it takes: one that was released, or that ends with this.
-        prompt : sequence of int
+        prompt : sequence or array of int
             At least one token.
         seed : int, optional
             That of its draws; by default the place keeps its own.
@@ -262,14 +275,17 @@ class Decoder:
         Raises
         ------
         ValueError
-            No text has begun yet, the prompt is empty, too long, or holds a token that the model lacks, or the steps
-            guess tokens.
+            There is no such text, none has begun yet, `prefill` has not come to its end, the prompt is empty, too long,
+            or holds a token that the model lacks, the seed is out of range, or the steps guess tokens.
         PoolError
             The pool has too few blocks for the prompt. The place is free then, and the other texts can go on.
         """
+        prompt = tokens_of(prompt)
         check_prompt(prompt, self.model.config.vocab_size, self.room.limit)
         if not self.prompts or self.speculation is not None:
             raise ValueError("begin is for texts beside others, without guesses: call start for the first ones")
+        self.check_filled()
+        Sampling(seed=seed or 0)
         self.release(sequence)
         if len(prompt) >= self.capacity:
             self.grow(len(prompt) + 1)
@@ -338,7 +354,7 @@ class Decoder:
         tokens = self.state.tokens[0, : self.position].numpy(self.stream)
         PromptCache.write(path, self.model.identity, tokens.tolist(), at, layers)
 
-    def read_cache(self, path: Path | str, prompt: Sequence[int] | Sequence[Sequence[int]]) -> int:
+    def read_cache(self, path: Path | str, prompt: Prompts) -> int:
         """Take over what a file of `write_cache` has of the first tokens of prompts, which `start` gets next.
 
         Caches of keys and values are taken over as far as all prompts agree with the file; recurrent layers only as a
@@ -347,7 +363,7 @@ class Decoder:
         Parameters
         ----------
         path : Path or str
-        prompt : sequence of int, or a sequence of them
+        prompt : sequence or array of int, or a sequence of them
             The prompt of all texts, or of each.
 
         Returns
@@ -391,7 +407,7 @@ class Decoder:
         return any(position + 1 < length for position, length in zip(self.positions, self.lengths))
 
     def prefill(self, *, eager: bool = False) -> Iterator[int]:
-        """Take the prompts in chunks, and draw the first token behind each prompt.
+        """Take the prompts in chunks, and draw the first token behind each; what is released meanwhile is left out.
 
         Parameters
         ----------
@@ -403,20 +419,37 @@ class Decoder:
         int
             After each chunk, how many tokens of all prompts have been taken. A decoder whose prompts were not taken to
             the end must start again.
+
+        Raises
+        ------
+        ValueError
+            The texts have not begun, or have got beyond their prompts.
         """
-        draw = self.drawing.eager if eager else self.drawing
+        if not self.prompts or any(at >= length for at, length in zip(self.positions, self.lengths) if length):
+            raise ValueError("prefill takes the prompts behind start, once; a text that begin has begun needs none")
+        self.is_filling = True
         for sequence, prompt in enumerate(self.prompts):
             before = max(self.save_at - self.positions[sequence], 0)
             behind = len(prompt) - self.positions[sequence] - before
             for size in chunks(before, self.chunk) + chunks(behind, self.chunk):
+                if sequence in self.idle:
+                    break
                 self.take_chunk(sequence, size, eager=eager)
                 if self.positions[sequence] == self.save_at:
                     self.save()
                 taken = sum(self.positions)
                 if taken == sum(self.lengths):
-                    self.state.stand_at([length - 1 for length in self.lengths], self.stream)
-                    draw()
+                    self.draw(eager=eager)
                 yield taken
+        if self.is_filling:  # the last text was released meanwhile
+            self.draw(eager=eager)
+
+    def draw(self, *, eager: bool) -> None:
+        """Draw the first token behind each prompt."""
+        ends = [IDLE if i in self.idle else length - 1 for i, length in enumerate(self.lengths)]
+        self.state.stand_at(ends, self.stream)
+        (self.drawing.eager if eager else self.drawing)()
+        self.is_filling = False
 
     def take_chunk(self, sequence: int, size: int, *, eager: bool) -> None:
         """Take the next tokens of a text's prompt."""
@@ -464,14 +497,22 @@ class Decoder:
         """Make room for the next token of each text; refuse to step before `start`, at the limit, without blocks."""
         if not self.prompts:
             raise ValueError("the decoder has no prompt: call start first")
+        self.check_filled()
         needed = self.position + 2 + self.drafts
         if needed > self.room.limit:
-            raise ValueError(f"the text has reached the decoder's capacity of {self.room.limit} tokens")
+            text, length = self.positions.index(self.position), self.position + 1
+            cause = f"text {text} has {length} tokens, behind which {1 + self.drafts} more exceed the capacity"
+            raise ValueError(f"{cause} of {self.room.limit}: release it, or make a decoder whose limit is larger")
         if needed > self.capacity:
             self.grow(needed)
         if self.blocks is not None:
             tokens = {i: position + 1 for i, position in enumerate(self.positions) if i not in self.idle}
             self.blocks.reserve(tokens, self.stream)
+
+    def check_filled(self) -> None:
+        """Raise ValueError where `prefill` has taken some tokens of the prompts only."""
+        if self.is_filling:
+            raise ValueError("the prompts have not been taken to their end: go on with prefill, or call start again")
 
     def grow(self, needed: int) -> None:
         """Move to caches of at least twice the size; the next step is recorded again and changes its graph."""

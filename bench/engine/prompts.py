@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from operator import index
+from typing import Any, cast
 
-__all__ = ["CHUNK", "check_prompt", "chunks", "prompts_of"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "CHUNK",
+    "Prompts",
+    "Tokens",
+    "check_prompt",
+    "check_tokens",
+    "chunks",
+    "is_single",
+    "prompts_of",
+    "tokens_of",
+]
 
 CHUNK = 512  # the most tokens of a prompt that one step takes
+Tokens = Sequence[int] | NDArray[np.integer[Any]]
+Prompts = Tokens | Sequence[Tokens]
 
 
 def chunks(length: int, most: int = CHUNK) -> list[int]:
@@ -25,19 +41,34 @@ def chunks(length: int, most: int = CHUNK) -> list[int]:
     return sizes + [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
 
 
-def prompts_of(prompt: Sequence[int] | Sequence[Sequence[int]], batch: int) -> list[Sequence[int]]:
+def is_single(prompt: Prompts) -> bool:
+    """Whether a prompt is one that all texts have, and no sequence of them."""
+    return not len(prompt) or not isinstance(prompt[0], Sequence | np.ndarray)
+
+
+def tokens_of(prompt: Tokens) -> list[int]:
+    """Return the tokens of a prompt; raise TypeError where one is no integer."""
+    return [index(token) for token in prompt]
+
+
+def prompts_of(prompt: Prompts, batch: int) -> list[list[int]]:
     """Return the prompt of each text, of one that all have or of a sequence of them."""
-    if not prompt or not isinstance(prompt[0], Sequence):
-        return [cast("Sequence[int]", prompt)] * batch
+    if is_single(prompt):
+        return [tokens_of(cast("Tokens", prompt))] * batch
     if len(prompt) != batch:
         raise ValueError(f"{len(prompt)} prompts for {batch} texts")
-    return list(cast("Sequence[Sequence[int]]", prompt))
+    return [tokens_of(each) for each in cast("Sequence[Tokens]", prompt)]
+
+
+def check_tokens(prompt: Sequence[int], vocabulary: int) -> None:
+    """Raise ValueError where a prompt has no token, or one that a model lacks."""
+    wrong = next((token for token in prompt if not 0 <= token < vocabulary), "none")
+    if not prompt or wrong != "none":
+        raise ValueError(f"the prompt needs tokens from 0 to {vocabulary - 1}, it has {wrong}")
 
 
 def check_prompt(prompt: Sequence[int], vocabulary: int, limit: int) -> None:
     """Raise ValueError where a text of so many tokens at most cannot begin with a prompt."""
-    wrong = next((token for token in prompt if not 0 <= token < vocabulary), "none")
-    if not prompt or wrong != "none":
-        raise ValueError(f"the prompt needs tokens from 0 to {vocabulary - 1}, it has {wrong}")
+    check_tokens(prompt, vocabulary)
     if len(prompt) >= limit:
         raise ValueError(f"a prompt of {len(prompt)} tokens is too long for a capacity of {limit}")

@@ -137,8 +137,12 @@ class Request:
         ValueError
             A value is out of range.
         """
-        given = {name: getattr(self, name) for name in DRAW}
-        return Sampling(**{**defaults, **{name: value for name, value in given.items() if value is not None}})
+        given = {name: value for name in DRAW if (value := getattr(self, name)) is not None}
+        try:
+            return Sampling(**{**defaults, **given})
+        except ValueError as error:
+            # What is given has been checked without defaults.
+            raise ValueError(f"generation_config.json: {error}: give another one" if defaults else str(error)) from None
 
     @property
     def prompts(self) -> list[Prompt]:

@@ -16,7 +16,7 @@ from hiprt.bench.engine.conversation import Conversation
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.generation import Generation, open_draft
 from hiprt.bench.engine.models import Model, load as load_model
-from hiprt.bench.engine.prompts import chunks
+from hiprt.bench.engine.prompts import chunks, is_single, tokens_of
 from hiprt.bench.engine.report import Report
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.room import bucket
@@ -36,8 +36,8 @@ class TextModel:
     ``max_tokens``, ``temperature`` or ``temp``, ``top_p``, ``top_k``, ``min_p``, ``repetition_penalty``,
     ``presence_penalty``, ``seed``, ``stop``, ``batch``, ``prompt_ids``, ``logprobs``, ``load_cache``, ``save_cache``,
     ``kv_bits``, ``kv_blocks``, ``speculate``, ``draft``, ``chat_template``, ``system_prompt``, ``template_values``,
-    ``eager``, ``verify`` and ``rerecord``. They raise the command's errors: `ValueError` for an option, and `HipError`
-    where a HIP call failed.
+    ``eager``, ``verify`` and ``rerecord``. ``prompt_ids`` are the tokens of a prompt, or of several.
+    They raise the command's errors: `ValueError` for an option, and `HipError` where a HIP call failed.
 
     Parameters
     ----------
@@ -158,6 +158,9 @@ class TextModel:
         given = {ALIASES.get(name, name): value for name, value in options.items()}
         if isinstance(given.get("stops"), str):
             given["stops"] = (given["stops"],)
+        ids = given.get("prompt_ids", ())
+        if len(ids):
+            given["prompt_ids"] = tuple(tuple(tokens_of(each)) for each in ([ids] if is_single(ids) else ids))
         texts = prompt if prompt is None or isinstance(prompt, str) else tuple(prompt)
         return Request(model=self.checkpoint.path, prompt=texts, **given)
 

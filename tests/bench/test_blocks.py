@@ -127,6 +127,18 @@ def test_an_exhausted_pool_is_told_and_nothing_is_lost(model, stream):
     check_same(narrow, wide)
 
 
+def test_texts_that_do_not_fit_leave_those_before(model, stream):
+    """A start without enough blocks ends nothing: the texts go on with the bits that they would have had."""
+    tried, left = (Decoder(model, stream, 128, batch=2, kv_blocks=ROWS, kv_pool=4) for _ in range(2))
+    for each in (tried, left):
+        start(each, [[1, 2, 3], [5] * 20])
+    with pytest.raises(PoolError, match="8 more blocks of 16 tokens are needed, and 4 of 4 are free"):
+        tried.start([[7] * 60, [8] * 60])
+    for each in (tried, left):
+        each.step()
+    check_same(tried, left)
+
+
 def test_a_text_in_the_place_of_another_is_the_one_that_is_written_alone(stream):
     """The others do not see it, and it does not see what was there before."""
     model = preset("qwen3-next-mini", dtype=np.float32)
@@ -222,6 +234,7 @@ def test_mistakes_are_named(model, stream, tmp_path):
         ("does not go with kv_bits or drafts", lambda: made(kv_blocks=ROWS, drafts=2)),
         ("leave kv_blocks out", lambda: paged.write_cache(tmp_path / "cache")),
         ("leave kv_blocks out", lambda: paged.read_cache(tmp_path / "cache", [1])),
+        ("kv_pool=3: say by kv_blocks", lambda: made(kv_pool=3)),
         ("call start for the first", lambda: paged.begin(0, [1])),
         ("the prompt needs tokens", lambda: paged.begin(0, [])),
         ("too long for a capacity", lambda: paged.begin(0, [1] * 64)),

@@ -164,7 +164,7 @@ def test_the_limit_ends_a_text(model, stream):
     made = Decoder(model, stream, 8, limit=12)
     fill(made, [1, 2, 3])
     write(made, 8)
-    with pytest.raises(ValueError, match="capacity of 12"):
+    with pytest.raises(ValueError, match=r"text 0 has 12 tokens, .* the capacity of 12: release it, or make"):
         made.step()
 
 
@@ -222,6 +222,85 @@ def test_a_token_is_read_where_the_next_step_grows_the_caches(model, stream):
     gate.close()
 
 
+@pytest.mark.parametrize("chunks", range(4))
+def test_a_text_that_is_released_amid_its_prompt(family, stream, chunks):
+    """The other one goes on as if it were alone, and the place is free for another text."""
+    made, alone = Decoder(family, stream, 64, batch=2), Decoder(family, stream, 64)
+    released, other = (1, 0) if chunks == 3 else (0, 1)
+    prompts = [PROMPTS[3], PROMPTS[0]] if released else [PROMPTS[0], PROMPTS[1]]
+    made.start(prompts)
+    filling = made.prefill()
+    for _ in range(chunks):
+        next(filling)
+    made.release(released)
+    for _ in filling:
+        pass
+    fill(alone, prompts[other])
+    expected, logits = write(alone, 4)
+    found, both = write(made, 4)
+    assert found[other] == expected[0]
+    assert relative(both[other], logits[0]) < 1e-5
+    assert made.positions[released] == 0
+    made.begin(released, [2, 4, 6])
+    fill(alone, [2, 4, 6])
+    made.step()
+    assert made.token(released) == alone.token()
+
+
+def test_prompts_are_taken_to_their_end_and_once(model, stream):
+    """Otherwise steps would go on from positions that nothing was computed for."""
+    made = Decoder(model, stream, 64, batch=2)
+    with pytest.raises(ValueError, match="takes the prompts behind start"):
+        next(made.prefill())
+    made.start(PROMPTS[:2])
+    filling = made.prefill()
+    next(filling)
+    for wrong in (made.step, made.step_eager, lambda: made.begin(0, [1])):
+        with pytest.raises(ValueError, match="go on with prefill, or call start again"):
+            wrong()
+    for _ in filling:
+        pass
+    made.step()
+    made.begin(0, PROMPTS[2])
+    with pytest.raises(ValueError, match="a text that begin has begun needs none"):
+        next(made.prefill())
+    made.step()
+    made.start(PROMPTS[:2])
+    next(made.prefill())
+    made.start(PROMPTS[:2])
+    made.step()
+
+
+def test_what_was_saved_ends_with_its_text(stream):
+    """The text in its place does not go back to it."""
+    model = preset("qwen3-next-mini", dtype=np.float32)
+    made, fresh = Decoder(model, stream, 128), Decoder(model, stream, 128)
+    fill(made, PROMPTS[1], save_at=30)
+    made.begin(0, [*range(100, 140)])
+    made.step()
+    text = [*range(100, 135)]
+    kept = made.rewind(len(text))
+    made.start([*text, 3, 4], kept=kept)
+    for _ in made.prefill():
+        pass
+    fill(fresh, [*text, 3, 4])
+    assert relative(made.logits.numpy(), fresh.logits.numpy()) < 1e-5
+
+
+def test_prompts_may_be_arrays(model, stream):
+    made, listed = (Decoder(model, stream, 64, batch=2) for _ in range(2))
+    fill(listed, [[1, 2, 3], [4, 5, 6]])
+    for prompts in (np.array([[1, 2, 3], [4, 5, 6]]), [np.array([1, 2, 3], np.int32), (4, 5, 6)]):
+        fill(made, prompts)
+        assert made.state.tokens.numpy().tolist() == listed.state.tokens.numpy().tolist()
+    made.begin(0, np.array([7, 8]))
+    fill(made, np.array([9, 10]))
+    assert made.state.tokens.numpy()[:, :2].tolist() == [[9, 10], [9, 10]]
+    for wrong in ([1.5, 2], "ab"):
+        with pytest.raises((TypeError, ValueError), match="cannot be interpreted as an integer"):
+            made.start(wrong)
+
+
 def test_mistakes_are_named(model, stream):
     made = Decoder(model, stream, 16, batch=2)
     for message, wrong in [
@@ -232,6 +311,17 @@ def test_mistakes_are_named(model, stream):
         ("too long", lambda: made.start([[1], [2] * 16])),
         ("3 tokens are kept of a prompt of 3", lambda: made.start([1, 2, 3], kept=3)),
         ("no prompt", lambda: made.step()),
+        ("batch=0: must be at least 1", lambda: Decoder(model, stream, 16, batch=0)),
+        ("temperature=nan: must be 0 or more", lambda: made.start([1], float("nan"))),
+        ("seed=-1: must be from 0", lambda: made.start([1], 1.0, -1)),
+        ("text 2: there are those from 0 to 1", lambda: made.release(2)),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            wrong()
+    made.start([1, 2])
+    for message, wrong in [
+        ("text -1: there are those from 0 to 1", lambda: made.begin(-1, [1])),
+        (r"seed=4294967296: must be from 0 to 2\*\*32 - 1", lambda: made.begin(0, [1], 2**32)),
     ]:
         with pytest.raises(ValueError, match=message):
             wrong()

@@ -251,8 +251,9 @@ def test_tokens_that_are_none(given, capsys):
 
 def test_a_token_that_the_model_lacks(folder, capsys):
     """It is named."""
-    assert __main__.main(["generate", "--model", str(folder), "--prompt-ids", "1,259,3"]) == 1
-    assert "the prompt needs tokens from 0 to 258, it has 259" in capsys.readouterr().err
+    for wrong in (259, 10**11):
+        assert __main__.main(["generate", "--model", str(folder), "--prompt-ids", f"1,{wrong},3"]) == 1
+        assert f"the prompt needs tokens from 0 to 258, it has {wrong}\n" in capsys.readouterr().err
 
 
 def test_the_bar_comes_late_and_goes(monkeypatch, capsys):

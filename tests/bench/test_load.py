@@ -134,6 +134,16 @@ def test_errors_are_those_of_the_command(tmp_path, model):
         model.generate("Once", system_prompt="Be brief.")
 
 
+def test_tokens_of_one_prompt_or_of_several(model):
+    expected = model.generate(prompt_ids=((5, 6, 7),), tokens=4)
+    for given in ([5, 6, 7], [[5, 6, 7]], np.array([5, 6, 7]), np.array([[5, 6, 7]]), [np.array([5, 6, 7])]):
+        assert model.generate(prompt_ids=given, tokens=4).token_ids == expected.token_ids
+    assert len(model.generate(prompt_ids=[[5, 6], [7]], tokens=4).choices) == 2
+    for wrong in (-1, 259, 2**40):
+        with pytest.raises(ValueError, match=f"needs tokens from 0 to 258, it has {wrong}$"):
+            model.generate(prompt_ids=[5, wrong], tokens=4)
+
+
 def test_a_question_in_the_chat_template(tmp_path):
     """As for the command, a prompt is a question where the checkpoint has a template."""
     folder = give(checkpoints.write(tmp_path, eos_token_id=None), SHORT)

@@ -118,6 +118,10 @@ def test_the_models_own_rules(folder, tmp_path):
     assert report.sampling == {"top_p": 0.95, "top_k": 7}
     (made / "generation_config.json").write_text(json.dumps({**own, "do_sample": False}))
     assert generate(Request(model=made, prompt="ab", tokens=4)).sampling == {}
+    (made / "generation_config.json").write_text(json.dumps({**own, "top_p": 0}))
+    with pytest.raises(ValueError, match=r"generation_config.json: top_p=0.0: must be .*: give another one"):
+        generate(Request(model=made, tokens=1))
+    assert generate(Request(model=made, tokens=1, top_p=0.5)).sampling["top_p"] == 0.5
     (made / "generation_config.json").write_text(json.dumps({**own, "top_p": "high"}))
     with pytest.raises(CheckpointError, match="top_p is 'high'"):
         generate(Request(model=made, prompt="ab", tokens=4))
