@@ -63,6 +63,7 @@ class Steps:
             self.decode = made(partial(advance_several, model, state, speculation), name="speculate")
         draft = None if speculation is None else speculation.draft
         self.fill = made(partial(fill, model, state, draft), name="prefill")
+        self.fill.ladder.many = 0  # a graph for each text and size of a chunk is what is wanted
         self.draw = made(partial(draw, state), name="draw")
 
     def take_chunk(self, sequence: int, size: int, *, eager: bool) -> Array:

@@ -65,6 +65,8 @@ class Ladder:
     execs : Execs
     memory : Pool
         Where the intermediates of steps that are recorded each time live; kept calls have memory of their own.
+    many : int
+        At how many instantiates a warning comes; 0 for never.
     topologies : int
         How often a recording had a topology of which there was no exec.
     splits : dict
@@ -83,6 +85,7 @@ class Ladder:
         self.latest: Callable[[], Exec | None] = lambda: None  # the exec that was launched last, while it lives
         self.memory = Pool(default_pool.allocate, name)
         self.user_keys: dict[Hashable, Recording] = {}
+        self.many = MANY
         self.topologies = 0
         self.splits: dict[tuple[Caller | None, str], str] = {}
         self.rules: Any = None  # those of the last call of `point`
@@ -211,8 +214,8 @@ class Ladder:
         reason = core.ffi.string(choice.reason).decode()
         event = Event(self.name, rung, reason, recording.key, "", choice.seconds)
         self.stats.count(*because(why, event, difference))
-        if rung == "instantiate" and self.stats.counted[rung] == MANY:
-            warn_of_many(self.name, reason, str(difference), why)
+        if rung == "instantiate" and self.stats.counted[rung] == self.many:
+            warn_of_many(self.name, self.many, reason, str(difference), why)
         return exec_, rung
 
     def note_replaced(self, count: int) -> None:
@@ -417,16 +420,16 @@ def because(why: Why | None, event: Event, difference: object) -> tuple[Event, o
     return event._replace(reason=f"{given.reason}: {event.reason}", remedy=given.remedy), "; ".join(parts)
 
 
-def warn_of_many(name: str, reason: str, difference: str, why: Why | None) -> None:
+def warn_of_many(name: str, many: int, reason: str, difference: str, why: Why | None) -> None:
     """Warn of a step that makes graphs again and again, with the argument that the last one was made for."""
     given = why() if why is not None else None
     if given is None:
         logger.warning(
             "step %s: %d graphs were instantiated, the last one because: %s. No argument differs from the call "
             "before: the function launches other nodes, or takes other values and arrays from elsewhere",
-            name, MANY, f"{reason} ({difference})" if difference else reason,
+            name, many, f"{reason} ({difference})" if difference else reason,
         )  # fmt: skip
     else:
         logger.warning(
-            "step %s: %d graphs were instantiated, the last one because of %s. %s", name, MANY, given, given.remedy
+            "step %s: %d graphs were instantiated, the last one because of %s. %s", name, many, given, given.remedy
         )

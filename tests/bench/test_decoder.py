@@ -301,6 +301,12 @@ def test_prompts_may_be_arrays(model, stream):
             made.start(wrong)
 
 
+def test_chunks_of_many_sizes_are_no_mistake(model, stream, caplog):
+    """Nobody who writes text can do anything about the graphs that they take."""
+    fill(Decoder(model, stream, 1100), [1] * 1023)
+    assert not caplog.records
+
+
 def test_mistakes_are_named(model, stream):
     made = Decoder(model, stream, 16, batch=2)
     for message, wrong in [
