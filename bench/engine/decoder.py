@@ -516,12 +516,13 @@ class Decoder:
 
     def grow(self, needed: int) -> None:
         """Move to caches of at least twice the size; the next step is recorded again and changes its graph."""
-        old = self.room.grow(needed)
+        old, larger = self.capacity, self.room.larger(needed)
+        self.recorded.forget()  # where memory runs out, some arrays may have moved
         with use_stream(self.stream):
-            self.state.grow(self.model, self.capacity)
+            self.state.grow(self.model, old, larger)
             if self.draft is not None:
-                self.draft.grow(old, self.capacity)
-        self.recorded.forget()
+                self.draft.grow(old, larger)
+        self.room.capacity = larger
 
     def token(self, sequence: int = 0) -> int:
         """Return the token that follows those taken so far: one of the prompt, or the one that the last step drew."""

@@ -29,7 +29,6 @@ class Room:
     capacity: int
     limit: int
 
-    def grow(self, needed: int) -> int:
-        """Raise the capacity to twice its size at least, as far as the limit allows; return the one before."""
-        before, self.capacity = self.capacity, min(self.limit, bucket(max(needed, 2 * self.capacity)))
-        return before
+    def larger(self, needed: int) -> int:
+        """Return a capacity of at least twice the size, as far as the limit allows."""
+        return min(self.limit, bucket(max(needed, 2 * self.capacity)))

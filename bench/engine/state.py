@@ -187,11 +187,14 @@ class State:
         """Set the position of each text."""
         self.block[1].set(positions, stream)
 
-    def grow(self, model: Model, capacity: int) -> None:
-        """Move what depends on the capacity to larger arrays, on the current stream."""
-        batch, old = self.tokens.shape
+    def grow(self, model: Model, old: int, capacity: int) -> None:
+        """Move what depends on the capacity to larger arrays, on the current stream.
+
+        Where memory runs out, what has been moved keeps its contents, and all of it can be moved again.
+        """
+        batch = len(self.tokens)
         tokens = zeros((batch, capacity), np.int32)
-        copy_into(tokens[:, :old], self.tokens, current_stream())
+        copy_into(tokens[:, :old], self.tokens[:, :old], current_stream())
         self.tokens = tokens
         if self.logprobs is not None:
             self.logprobs.grow(capacity)

@@ -1,5 +1,7 @@
 """Decoder: prompts in chunks, texts side by side, caches that grow, tokens read while the next step runs."""
 
+import sys
+
 import numpy as np
 import pytest
 from helpers.gate import Gate
@@ -147,6 +149,41 @@ def test_growth_changes_no_bit_and_breaks_replay_once(family, stream, batch):
     taken = slice(None), slice(small.position)
     if stream.device.provider.name == "cpu":
         np.testing.assert_array_equal(small.state.tokens.numpy()[taken], large.state.tokens.numpy()[taken])
+
+
+@pytest.mark.parametrize("options", [{}, {"logprobs": 2}, {"kv_bits": 8}])
+def test_memory_that_runs_out_while_caches_grow(stream, monkeypatch, options):
+    """Whichever array there is no memory for, the step can be made again, and the text goes on as it would have."""
+    module, model = sys.modules["hiprt.array"], preset("qwen3-mini", dtype=np.float32)
+    allocate, left = module.allocate, -1
+
+    def scarce(*arguments):
+        nonlocal left
+        left -= 1
+        if left == -1:
+            raise MemoryError("none left")
+        return allocate(*arguments)
+
+    plain = Decoder(model, stream, 256, **options)
+    fill(plain, PROMPTS[0])
+    expected = write(plain, 12)
+    monkeypatch.setattr(module, "allocate", scarce)
+    failures = 0
+    for at in range(16):
+        made = Decoder(model, stream, 10, limit=256, **options)
+        fill(made, PROMPTS[0])
+        write(made, 2)
+        left = at
+        try:
+            made.step()
+        except MemoryError:
+            failures += 1
+            made.step()
+        left = -1
+        write(made, 9)
+        assert made.state.tokens.numpy()[0, len(PROMPTS[0]) : 20].tolist() == expected[0][0]
+        np.testing.assert_array_equal(made.logits.numpy(), expected[1])
+    assert failures >= 5
 
 
 def test_a_long_prompt_grows_the_caches(model, stream):
