@@ -274,8 +274,8 @@ class Generation:
             decoder.start(prompts, self.sampling.temperature, seed, kept=kept, save_at=save_at)
         if kept or load is not None:
             self.report.cached_tokens = (self.report.cached_tokens or 0) + kept * len(ids)
-        most = self.most(max(map(len, ids)))
-        end = "length" if most == self.request.tokens else "positions"
+        most = [self.most(len(each)) for each in prompts]
+        ends = ["length" if each == self.request.tokens else "positions" for each in most]
         begin, verified = time.perf_counter(), self.verifying
         times: list[float] = []
         if self.prefill(stopped, lambda taken, length: None if first else progress(taken, length, "tokens")):
@@ -284,34 +284,37 @@ class Generation:
             for tokens in self.steps_of(most, stopped):
                 times.append(time.perf_counter() - begin - (self.verifying - verified))
                 for i, (writer, token) in enumerate(zip(writers, tokens)):
-                    writer.push(token, self.checkpoint.stops)
-                    if writer.end:
+                    if len(writer.ids) < most[i]:
+                        writer.push(token, self.checkpoint.stops)
+                    if writer.end and self.request.kv_blocks is not None:
                         self.release(i)
                 yield from made
                 made.clear()
-                if all(writer.end for writer in writers):
+                if all(writer.end or len(writer.ids) == each for writer, each in zip(writers, most)):
                     break
         for writer in writers:
             writer.finish()
         self.decoder.settle()
         yield from made
         self.spent.add(times, sum(len(writer.ids) for writer in writers), sum(len(each) - kept for each in ids))
-        if self.report.stop in ("interrupted", "mismatch"):
-            end = self.report.stop
-        elif first == 0:
-            self.report.stop = writers[0].end or end
+        told = [
+            writer.end or (end if len(writer.ids) == each else self.report.stop)
+            for writer, end, each in zip(writers, ends, most)
+        ]
+        if first == 0 and self.report.stop not in ("interrupted", "mismatch"):
+            self.report.stop = told[0]
         return [
             Choice(
-                first + i, text.prompt, len(text.ids), writer.text, writer.ids, writer.end or end,
+                first + i, text.prompt, len(text.ids), writer.text, writer.ids, told[i],
                 self.logprobs(i, text, writer.ids),
             )
             for i, (text, writer) in enumerate(zip(texts, writers))
         ]  # fmt: skip
 
     def release(self, sequence: int) -> None:
-        """Give the blocks of a text that has ended to those beside it."""
+        """Take no more steps of a text that has ended, whose blocks those beside it may have."""
         for decoder in self.decoders:
-            if decoder.blocks is not None and sequence not in decoder.idle:
+            if sequence not in decoder.idle:
                 decoder.release(sequence)
 
     def logprobs(self, sequence: int, text: Beginning, ids: list[int]) -> list[dict[str, Any]] | None:
@@ -352,20 +355,26 @@ class Generation:
             cause = f"{self.request.model}: the logits of the first token hold NaN or infinity"
             raise CheckpointError(cause, "its weights are damaged, or too large for their dtype: download it again")
 
-    def steps_of(self, most: int, stopped: Callable[[], bool]) -> Iterator[list[int]]:
-        """Yield the tokens of all texts for each place; those of a step are read while the next step runs."""
+    def steps_of(self, most: list[int], stopped: Callable[[], bool]) -> Iterator[list[int]]:
+        """Yield the tokens of all texts for each place; those of a step are read while the next step runs.
+
+        Of each text there are so many at most; what is yielded for it behind them means nothing.
+        """
         pending: Mark | None = self.decoder.mark()
-        written = 0
-        while pending is not None and written < most:
+        written, last = 0, max(most)
+        while pending is not None and written < last:
             following = None
-            if written + 1 < most and stopped():
+            if written + 1 < last and stopped():
                 self.report.stop = "interrupted"
-            elif written + 1 < most:
+            elif written + 1 < last:
+                for sequence, each in enumerate(most):
+                    if each <= written + 1:
+                        self.release(sequence)
                 self.step()
                 if self.shadow is not None and not self.verify(self.shadow.decoder.step_eager):
                     return
                 following = self.decoder.mark()
-            places = self.read(pending)[: most - written]
+            places = self.read(pending)[: last - written]
             written += len(places)
             yield from places
             pending = following

@@ -325,6 +325,20 @@ def test_a_text_ends_where_the_model_was_trained_for_no_more(tmp_path):
         generate(Request(model=folder, prompt="x" * 24))
 
 
+@pytest.mark.parametrize("options", [{}, {"kv_blocks": 16}, {"verify": True}])
+def test_a_text_beside_one_that_has_no_position_left(tmp_path, options):
+    """It is written to its own end, as if it were alone."""
+    made = checkpoints.write(tmp_path, eos_token_id=None, max_position_embeddings=40)
+    prompts = [*range(1, 37)], (5, 6, 7), (8, 9)
+    together = generate(Request(model=made, prompt_ids=tuple(map(tuple, prompts)), tokens=20, **options))
+    assert [choice.finish_reason for choice in together.choices] == ["positions", "length", "length"]
+    assert [len(choice.token_ids) for choice in together.choices] == [4, 20, 20]
+    assert (together.stop, together.tokens) == ("positions", 44)
+    for choice, prompt in zip(together.choices, prompts):
+        alone = generate(Request(model=made, prompt_ids=(tuple(prompt),), tokens=20))
+        assert (choice.token_ids, choice.text) == (alone.token_ids, alone.text)
+
+
 def test_prompts_from_files(folder, tmp_path):
     """A prompt may be a file, or what comes in."""
     (tmp_path / "prompt.txt").write_text("Once upon")
