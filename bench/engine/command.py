@@ -209,7 +209,7 @@ def request_of(options: argparse.Namespace) -> Request:
     try:
         if (options.tp or 1) > 1 and "-" in texts:
             raise ValueError("several ranks cannot read one standard input: give --prompt or a file")
-        prompts = [read_prompt("-") if prompt == "-" else prompt for prompt in options.prompt or ()]
+        prompts = [read_prompt("-", "--prompt") if prompt == "-" else prompt for prompt in options.prompt or ()]
         prompts += map(read_prompt, options.prompt_file or ())
         if prompts:
             given["prompt"] = tuple(prompts)

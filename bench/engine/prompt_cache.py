@@ -114,6 +114,8 @@ class PromptCache:
         said = {"format": FORMAT, "model": model, "positions": str(positions)}
         said["crc32"] = crc32(arrays, said)
         path = Path(path)
+        if path.exists() and not path.is_file():  # a device would be replaced too
+            raise FileExistsError(f"{path} is no file: give the name of one")
         part = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             save_file(arrays, part, said)

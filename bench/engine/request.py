@@ -193,6 +193,8 @@ class Request:
             raise ValueError(f"a prompt cache is of one text: save_cache with {len(self.prompts)} of them")
         if self.save_cache is not None and not Path(self.save_cache).absolute().parent.is_dir():
             raise ValueError(f"save_cache={self.save_cache}: there is no such folder")
+        if self.save_cache is not None and Path(self.save_cache).exists() and not Path(self.save_cache).is_file():
+            raise ValueError(f"save_cache={self.save_cache}: it is no file, give the name of one")
         if not all(self.stops):
             raise ValueError("stop: an empty text would end every text")
         if self.batch < 0 or not self.prompts:

@@ -26,6 +26,7 @@ from hiprt.bench.story import CHECKPOINT
 
 __all__ = ["TextModel", "load"]
 
+OF_MODEL = ("model", "plain", "q_mode", "tp")  # options of the command that are said once for all texts
 ALIASES = {"max_tokens": "tokens", "temp": "temperature", "stop": "stops"}  # other names that the command has too
 
 
@@ -156,6 +157,8 @@ class TextModel:
     def request(self, prompt: str | Sequence[str] | None, options: dict[str, Any]) -> Request:
         """Return the request for a prompt and options; raise ValueError or TypeError where there is no such option."""
         given = {ALIASES.get(name, name): value for name, value in options.items()}
+        for name in filter(given.__contains__, OF_MODEL):
+            raise TypeError(f"{name} is no option of a text: hiprt.load takes path, plain and q_mode, the command --tp")
         if isinstance(given.get("stops"), str):
             given["stops"] = (given["stops"],)
         ids = given.get("prompt_ids", ())

@@ -351,6 +351,8 @@ def test_prompts_from_files(folder, tmp_path):
     command = [sys.executable, "-m", "hiprt", *map(str, arguments), "--prompt", "-"]
     child = subprocess.run(command, input=b"Once upon", capture_output=True, timeout=280, check=True)
     assert json.loads(child.stdout)["token_ids"] == expected["token_ids"]
+    child = subprocess.run(command, input=b"ab\xff", capture_output=True, timeout=280, check=False)
+    assert b"error: --prompt -: byte 3 is no valid UTF-8" in child.stderr
     (tmp_path / "prompt.txt").write_bytes(b"ab\xff")
     assert "byte 3 is no valid UTF-8" in run(*arguments, "--prompt-file", tmp_path / "prompt.txt", status=2)[1]
     assert "No such file" in run(*arguments, "--prompt-file", tmp_path / "none", status=2)[1]

@@ -130,6 +130,9 @@ def test_errors_are_those_of_the_command(tmp_path, model):
         model.stream("x" * 1024)
     with pytest.raises(TypeError, match="maximum"):
         model.generate("Once", maximum=3)
+    for name, value in {"model": "elsewhere", "plain": True, "q_mode": "mxfp4", "tp": 2}.items():
+        with pytest.raises(TypeError, match=f"{name} is no option of a text: hiprt.load takes"):
+            model.generate("Once", **{name: value})
     with pytest.raises(ValueError, match=r"a chat template, which .* does not have"):
         model.generate("Once", system_prompt="Be brief.")
 

@@ -1,6 +1,7 @@
 """Prompt caches: a text that goes on from one is the text without it, and a file that does not fit is refused."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -187,6 +188,18 @@ def test_a_file_that_cannot_be_written(tmp_path, written, monkeypatch):
         decoder.write_cache(tmp_path / "cache")
     assert [each.name for each in tmp_path.iterdir()] == ["cache"]
     assert (tmp_path / "cache").read_text() == "before"
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path, written):
+    """A pipe, or a device such as /dev/null, would be gone."""
+    _, decoder = written
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(FileExistsError, match="is no file: give the name of one"):
+            decoder.write_cache(path)
+        with pytest.raises(ValueError, match="it is no file, give the name of one"):
+            Request(save_cache=path)
+    assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_the_command(tmp_path, capsys):
