@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hiprt import Array, Stream, current_stream, empty, kernels, zeros
+from hiprt import Array, Stream, current_stream, kernels, zeros
 from hiprt.bench.engine.blocks import Blocks
 from hiprt.bench.engine.logprobs import Logprobs
 from hiprt.bench.engine.models.model import LayerState, Model, PagedKeyValue, Recurrent
@@ -90,7 +90,7 @@ class State:
             zeros((batch, capacity), np.int32),
             Sampler(sampling, batch, width, model.dtype),
             zeros((2, chunk), np.int32),
-            empty((batch, width), model.dtype),
+            zeros((batch, width), model.dtype),
             None if logprobs is None else Logprobs(logprobs, batch, capacity),
             kv_bits,
             blocks,

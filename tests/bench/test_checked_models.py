@@ -17,6 +17,32 @@ def test_decoding_is_clean(form):
         assert check([sys.executable, *command], quiet=True) == (0, []), preset
 
 
+TEXTS = """
+import hiprt
+from hiprt.bench.engine.decoder import Decoder
+from hiprt.bench.engine.models import preset
+
+decoder = Decoder(preset("qwen3-mini"), hiprt.Stream(), 64, batch=3, kv_blocks=16, kv_pool=5)
+decoder.start([[1, 2], [3] * 20, [7]])
+filling = decoder.prefill()
+next(filling)
+decoder.release(1)
+for _ in filling:
+    pass
+decoder.step()
+decoder.begin(1, [4] * 17)
+decoder.release(0)
+decoder.step()
+print(decoder.token(1))
+"""
+
+
+@pytest.mark.only("cpu", reason="the checks are the CPU device's")
+def test_texts_that_end_and_begin_are_clean(tmp_path):
+    (tmp_path / "texts.py").write_text(TEXTS)
+    assert check([sys.executable, str(tmp_path / "texts.py")], quiet=True) == (0, [])
+
+
 ROWS = """
 import numpy as np
 import hiprt
