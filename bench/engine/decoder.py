@@ -256,7 +256,15 @@ class Decoder:
         self.saved = None
         self.idle.add(sequence)
 
-    def begin(self, sequence: int, prompt: Tokens, seed: int | None = None, *, eager: bool = False) -> None:
+    def begin(
+        self,
+        sequence: int,
+        prompt: Tokens,
+        seed: int | None = None,
+        *,
+        temperature: float | None = None,
+        eager: bool = False,
+    ) -> None:
         """Begin a text in the place of another one while the others stay where they are.
 
         All of its prompt but the last token is taken at once; the next step takes that one, and draws the first token.
@@ -269,6 +277,8 @@ class Decoder:
             At least one token.
         seed : int, optional
             That of its draws; by default the place keeps its own.
+        temperature : float, optional
+            The same.
         eager : bool
             Whether each kernel is launched by itself.
 
@@ -276,7 +286,7 @@ class Decoder:
         ------
         ValueError
             There is no such text, none has begun yet, `prefill` has not come to its end, the prompt is empty, too long,
-            or holds a token that the model lacks, the seed is out of range, or the steps guess tokens.
+            or holds a token that the model lacks, seed or temperature are out of range, or the steps guess tokens.
         PoolError
             The pool has too few blocks for the prompt. The place is free then, and the other texts can go on.
         """
@@ -285,14 +295,15 @@ class Decoder:
         if not self.prompts or self.speculation is not None:
             raise ValueError("begin is for texts beside others, without guesses: call start for the first ones")
         self.check_filled()
-        Sampling(seed=seed or 0)
+        Sampling(seed=seed or 0, temperature=temperature or 0.0)
         self.release(sequence)
         if len(prompt) >= self.capacity:
             self.grow(len(prompt) + 1)
         if self.blocks is not None:
             self.blocks.reserve({sequence: len(prompt)}, self.stream)
         with use_stream(self.stream):
-            self.state.begin(sequence, prompt, seed)
+            self.state.begin(sequence, prompt)
+            self.state.sampler.begin(sequence, temperature, seed)
         self.prompts = [*self.prompts[:sequence], prompt, *self.prompts[sequence + 1 :]]
         for size in chunks(len(prompt) - 1, self.chunk):
             self.take_chunk(sequence, size, eager=eager)

@@ -120,10 +120,20 @@ class Sampler:
     def set(self, temperature: float, seed: int) -> None:
         """Begin texts, on the current stream."""
         batch = self.seed.size
-        # `filter_logits` keeps equal logits together, of which a temperature would draw any.
-        is_greedy = self.sampling.top_k == 1
-        self.temperature.set([0.0 if is_greedy else temperature] * batch)
+        self.temperature.set([self.warmth(temperature)] * batch)
         self.seed.set((np.arange(batch) + seed).astype(np.uint32))
+
+    def begin(self, sequence: int, temperature: float | None, seed: int | None) -> None:
+        """Begin one text, on the current stream, with what the text before in its place had where there is None."""
+        if temperature is not None:
+            self.temperature[sequence : sequence + 1].set([self.warmth(temperature)])
+        if seed is not None:
+            self.seed[sequence : sequence + 1].set([seed])
+
+    def warmth(self, temperature: float) -> float:
+        """Return the temperature at which is drawn where a temperature is asked for."""
+        # `filter_logits` keeps equal logits together, of which a temperature would draw any.
+        return 0.0 if self.sampling.top_k == 1 else temperature
 
     def draw(self, logits: Array, tokens: Array, position: Array) -> Array:
         """Launch the draw of a token for each text.

@@ -116,14 +116,12 @@ class State:
             for layer in self.layers:
                 layer.reset()
 
-    def begin(self, sequence: int, prompt: Sequence[int], seed: int | None) -> None:
+    def begin(self, sequence: int, prompt: Sequence[int]) -> None:
         """Put another text in the place of one, on the current stream, and leave it idle; see `Decoder.begin`."""
         text = np.zeros(self.tokens.shape[1], np.int32)
         text[: len(prompt)] = prompt
         self.tokens[sequence].set(text)
         self.stop(sequence)
-        if seed is not None:
-            self.sampler.seed[sequence : sequence + 1].set([seed])
         for layer in self.layers:
             layer.reset(sequence)
 

@@ -13,6 +13,7 @@ from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.models import preset
 from hiprt.bench.engine.models.presets import MINIS
 from hiprt.bench.engine.prompts import chunks
+from hiprt.bench.engine.sampling import Sampling
 
 PROMPTS = [[3, 141, 59, 26, 53, 58, 97], list(range(20, 61)), [7], [9, 8, 7, 6, 5, 4, 3, 2]]
 
@@ -324,6 +325,28 @@ def test_what_was_saved_ends_with_its_text(stream):
     assert relative(made.logits.numpy(), fresh.logits.numpy()) < 1e-5
 
 
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(top_k=9), Sampling(top_k=1)])
+def test_a_text_has_draws_of_its_own(stream, sampling):
+    """It is drawn as if it were alone, beside one with another temperature."""
+    model = preset("qwen3-mini", dtype=np.float32)
+    beside, alone = (Decoder(model, stream, 64, batch=batch, sampling=sampling) for batch in (2, 1))
+    beside.start([PROMPTS[0], PROMPTS[1]], 0.0, 3)
+    for _ in beside.prefill():
+        pass
+    expected = write(beside, 8)[0][0]
+    beside.start([PROMPTS[0], PROMPTS[1]], 0.0, 3)
+    for _ in beside.prefill():
+        pass
+    first = write(beside, 2)[0][0][:2]
+    beside.begin(1, PROMPTS[3], 11, temperature=5.0)
+    texts = write(beside, 6)[0]
+    alone.start(PROMPTS[3], 5.0, 11)
+    for _ in alone.prefill():
+        pass
+    assert texts[1][1:] == write(alone, 5)[0][0]
+    assert [*first, *texts[0]] == expected
+
+
 def test_prompts_may_be_arrays(model, stream):
     made, listed = (Decoder(model, stream, 64, batch=2) for _ in range(2))
     fill(listed, [[1, 2, 3], [4, 5, 6]])
@@ -365,6 +388,7 @@ def test_mistakes_are_named(model, stream):
     for message, wrong in [
         ("text -1: there are those from 0 to 1", lambda: made.begin(-1, [1])),
         (r"seed=4294967296: must be from 0 to 2\*\*32 - 1", lambda: made.begin(0, [1], 2**32)),
+        ("temperature=-1.0: must be 0 or more", lambda: made.begin(0, [1], temperature=-1.0)),
     ]:
         with pytest.raises(ValueError, match=message):
             wrong()
