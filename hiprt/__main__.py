@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if is_command():
             raise_in_command()
+            open_streams()
         options = parser().parse_args(argv)
         options.argv = sys.argv[1:] if argv is None else list(argv)
         is_debug = options.debug
@@ -82,6 +83,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if is_command():
             end_at_once()
     return int(options.run(options))
+
+
+def open_streams() -> None:
+    """Open the standard streams that the process was started without, which Python leaves None: nobody reads them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
 
 
 def parser() -> argparse.ArgumentParser:

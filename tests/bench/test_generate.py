@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -561,6 +562,17 @@ def test_command_ends_quietly_when_its_reader_does(folder):
         err = child.stderr.read()
     assert child.returncode == 1
     assert err == b""
+
+
+@pytest.mark.parametrize("closed", ["<&- >&-", "2>&-"])
+def test_the_command_needs_no_standard_streams(folder, closed):
+    """As a service may start it."""
+    command = f"exec {shlex.quote(sys.executable)} -m hiprt generate --model {shlex.quote(str(folder))} --tokens 1"
+    child = subprocess.run(
+        ["sh", "-c", f"{command} {closed}"], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert (child.returncode, child.stderr) == (0, "")
+    assert ("tok/s" in child.stdout) == (closed == "2>&-")
 
 
 @pytest.mark.parametrize("rerecord", [False, True])
