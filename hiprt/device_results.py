@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from hiprt import code_cache, library
 from hiprt.device import Device
 from hiprt.flags import flags
+from hiprt.whole_file import whole_file
 
 __all__ = ["file_of", "load", "store"]
 
@@ -48,6 +48,5 @@ def store(file: Path, results: Any) -> None:
     """Keep results on disk; a folder that cannot be written only costs time."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = file.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps(results, indent=1))
-        fresh.replace(file)
+        with whole_file(file) as fresh:
+            fresh.write_text(json.dumps(results, indent=1))

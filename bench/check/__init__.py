@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Any
 
 from hiprt.doctor import own_path
 from hiprt.provider import PROVIDERS
+from hiprt.whole_file import whole_file
 
 __all__ = ["PARTS", "Part", "check", "parts_of", "run"]
 
@@ -205,6 +205,5 @@ def parsed(text: str) -> Any:
 
 def write(path: Path, report: Mapping[str, Any]) -> None:
     """Write the file, whole or not at all."""
-    with tempfile.NamedTemporaryFile("w", dir=path.absolute().parent, prefix=f".{path.name}.", delete=False) as fresh:
-        json.dump(report, fresh, indent=1)
-    os.replace(fresh.name, path)
+    with whole_file(path) as fresh:
+        fresh.write_text(json.dumps(report, indent=1))

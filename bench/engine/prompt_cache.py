@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors.numpy import save_file
 
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.safetensors_file import SafetensorsFile
+from hiprt.whole_file import whole_file
 
 __all__ = ["PromptCache", "shared"]
 
@@ -113,15 +113,8 @@ class PromptCache:
         arrays = {TOKENS: np.array(tokens, np.int32), **layers}
         said = {"format": FORMAT, "model": model, "positions": str(positions)}
         said["crc32"] = crc32(arrays, said)
-        path = Path(path)
-        if path.exists() and not path.is_file():  # a device would be replaced too
-            raise FileExistsError(f"{path} is no file: give the name of one")
-        part = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
+        with whole_file(path) as part:
             save_file(arrays, part, said)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
 
 
 def read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hiprt.dtype import SAFETENSORS
+from hiprt.whole_file import whole_file
 
 __all__ = ["read_tensors", "tensors_in", "write_tensors"]
 
@@ -51,16 +52,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Callable[[], HostArray]], te
         header[name] = {"dtype": WORDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            for name in order:
-                tensor = np.ascontiguousarray(tensors[name]())
-                file.write(tensor.reshape(-1).view(np.uint8).data)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as partial, partial.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            tensor = np.ascontiguousarray(tensors[name]())
+            file.write(tensor.reshape(-1).view(np.uint8).data)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, HostArray], dict[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -25,6 +24,7 @@ from hiprt.kernels.offline.builder import (
     units,
 )
 from hiprt.kernels.offline.report import Report
+from hiprt.whole_file import whole_file
 
 __all__ = ["add_arguments", "run"]
 
@@ -163,12 +163,8 @@ def write(product: Product, folder: Path) -> list[str]:
     for suffix, content in product.files.items():
         path = folder / product.target.replace(":", "_") / (product.unit.name + suffix)
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
+        with whole_file(path) as fresh:
             fresh.write_bytes(content)
-            fresh.replace(path)
-        finally:
-            fresh.unlink(missing_ok=True)
         made.append(str(path))
     return made
 

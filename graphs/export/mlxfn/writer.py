@@ -9,6 +9,7 @@ from hiprt.graphs.export.mlxfn.layout import Target
 from hiprt.graphs.export.mlxfn.tape_writer import VERSION, Ref, TapeWriter
 from hiprt.graphs.export.mlxfn.to_mlx import add
 from hiprt.graphs.export.program_file import Exported
+from hiprt.whole_file import whole_file
 
 __all__ = ["write_mlxfn"]
 
@@ -34,12 +35,8 @@ def write_mlxfn(path: Path, functions: Sequence[Exported], *, shapeless: bool, m
         tape = TapeWriter(first, saved, shapeless)
         write_function(target, exported, tape)
         first = tape.next
-    partial = path.with_name(path.name + ".partial")
-    try:
+    with whole_file(path) as partial:
         partial.write_bytes(target.content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def write_function(target: Target, exported: Exported, tape: TapeWriter) -> None:
