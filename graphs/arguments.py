@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from hiprt.graphs.signature import value_of
 __all__ = ["Arguments", "Difference", "Why", "names_of"]
 
 # What two arguments may differ in. The first that is found is the reason why a call is not a replay.
-ASPECTS = ("type", "dtype", "shape", "layout", "alignment", "value", "address")
+ASPECTS = ("type", "dtype", "shape", "layout", "alignment", "value", "address", "place")
 REMEDIES = {
     "presence": "Each number of arguments has a graph of its own",
     "type": "Pass it as one type: each type has a graph of its own",
@@ -24,6 +24,7 @@ REMEDIES = {
     "alignment": "Let it begin at a multiple of 16 bytes, as arrays do that are no views",
     "value": "If it changes from call to call, name it in varying= of the step, which then reads it in device memory",
     "address": "Write into one array instead of passing another; a step made with moves=True patches addresses in",
+    "place": "It lies elsewhere for each stream: call the step on one stream, or make a step for each",
 }
 WIDEST = 60  # characters of a value that are shown
 
@@ -52,7 +53,12 @@ class Difference(NamedTuple):
     @property
     def reason(self) -> str:
         """The difference without values, by which it is counted."""
-        return f"another {self.aspect} of argument {self.name}"
+        return f"another {self.aspect} of {self.what}"
+
+    @property
+    def what(self) -> str:
+        """The argument, and that it varies, if that is why it lies elsewhere."""
+        return label(self.name, varies=self.aspect == "place")
 
     @property
     def remedy(self) -> str:
@@ -61,7 +67,7 @@ class Difference(NamedTuple):
 
     def __str__(self) -> str:
         rest = f" (and {self.others} other argument{'s' * (self.others > 1)})" if self.others else ""
-        return f"argument {self.name}: {self.old} -> {self.new}{rest}"
+        return f"{self.what}: {self.old} -> {self.new}{rest}"
 
 
 Why = Callable[[], Difference | None]  # says what differs from the call before, if that is known and anything does
@@ -76,6 +82,8 @@ class Arguments:
     keywords : mapping
     names : sequence of str
         The names of the positional arguments, as `names_of` returns them.
+    varying : collection of str, optional
+        Those that the step puts in device memory, at a place of their own for each stream.
 
     Attributes
     ----------
@@ -83,7 +91,14 @@ class Arguments:
         Name of each array and plain value to what is known of it: aspect to (what is compared, what is shown).
     """
 
-    def __init__(self, args: tuple[Any, ...], keywords: Mapping[str, Any], names: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        args: tuple[Any, ...],
+        keywords: Mapping[str, Any],
+        names: tuple[str, ...] = (),
+        varying: Collection[str] = (),
+    ) -> None:
+        self.varying = varying
         self.facts: dict[str, dict[str, tuple[Hashable, Any]]] = {}
         for i, value in enumerate(args):
             self.add(names[i] if i < len(names) else str(i), value)
@@ -106,7 +121,7 @@ class Arguments:
                 "shape": (value.shape, value.shape),
                 "layout": (value.strides, f"strides {value.strides}"),
                 "alignment": (value.form.is_aligned, aligned),
-                "address": (value.address, f"{value.address:#x}"),
+                "place" if name in self.varying else "address": (value.address, f"{value.address:#x}"),
             }
         else:
             kind = type(value)
@@ -116,8 +131,8 @@ class Arguments:
 
     @property
     def arrays(self) -> list[str]:
-        """The names of the arrays, in order."""
-        return [name for name, facts in self.facts.items() if "address" in facts]
+        """What the arrays are called, in order."""
+        return [label(name, varies="place" in facts) for name, facts in self.facts.items() if "layout" in facts]
 
     def difference(self, earlier: Arguments) -> Difference | None:
         """Return what differs from an earlier call, or None where nothing does."""
@@ -138,6 +153,11 @@ class Arguments:
         which, name = min(found, key=lambda each: each[0])
         aspect = ASPECTS[which]
         return Difference(name, aspect, shown(aspect, its[name]), shown(aspect, mine[name]), len(found) - 1)
+
+
+def label(name: str, *, varies: bool) -> str:
+    """Return what an argument is called in an explanation."""
+    return f"{'varying ' if varies else ''}argument {name}"
 
 
 def is_other(before: tuple[Hashable, Any] | None, now: tuple[Hashable, Any] | None) -> bool:

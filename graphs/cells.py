@@ -22,6 +22,7 @@ __all__ = ["Cells"]
 
 WIDEST = 8  # bytes of a value; a fill writes up to 4
 MOST_ARMED = 16  # cells that the C core writes
+NO_NUMBERS = "SUMm"  # numpy's texts and times
 # The types of which the C core writes values, in the words of Python's struct.
 FORMATS = {"float32": "f", "float64": "d", "int32": "i", "int64": "q"}
 
@@ -105,7 +106,11 @@ class Cells:
                 positional[position] = cell
             else:
                 named[name] = cell
-        return tuple(positional), named
+        return tuple(positional), dict(sorted(named.items())) if len(named) > len(keywords) else named
+
+    def owns(self, array: Array, stream: Stream) -> bool:
+        """Whether an array lies in a cell, where the next call on the stream writes another value."""
+        return any(array.buffer is cell.buffer for cell in self.arrays.get(stream, {}).values())
 
     def formats(self, count: int, names: tuple[str, ...], stream: Stream) -> list[tuple[int, int, str]] | None:
         """Return what the C core needs to write the cells of a call's arguments.
@@ -136,6 +141,12 @@ class Cells:
         return found
 
 
+def check_number(value: Any) -> None:
+    """Raise a TypeError for what is no number, although numpy makes one of it: None becomes NaN, a text is read."""
+    if value is None or np.asarray(value).dtype.kind in NO_NUMBERS:
+        raise TypeError("it is no number")
+
+
 def write(cell: Array, value: Any, name: str, stream: Stream) -> None:
     """Write a number into a cell, in stream order."""
     if isinstance(value, Array):
@@ -144,6 +155,7 @@ def write(cell: Array, value: Any, name: str, stream: Stream) -> None:
         cell.copy_from(value.reshape(()), stream)
         return
     try:
+        check_number(value)
         whole = np.asarray(operator.index(value) if cell.dtype.kind in "iu" else value, cell.dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise type(error)(f"argument {name} is {value!r}; a {cell.dtype} is needed: {error}") from None

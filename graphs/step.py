@@ -27,7 +27,7 @@ from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.moved_arrays import Placement
 from hiprt.graphs.launch.preparation import Preparation, arguments_of
 from hiprt.graphs.launch.recurring import TRANSIENT, Recurring
-from hiprt.graphs.launch.results import arrays_in
+from hiprt.graphs.launch.results import arrays_in, copied
 from hiprt.graphs.record.captured import capture
 from hiprt.graphs.record.comparison import Recorded, first_change
 from hiprt.graphs.record.recording import Recording
@@ -411,6 +411,10 @@ class Step(Armed, Generic[P, R]):
             self.names[len(args)] = names_of(self.function, len(args))
         return self.names[len(args)]
 
+    def told(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Arguments:
+        """Return what is told of the arguments of a call."""
+        return Arguments(args, keywords, self.names_of(args), () if self.cells is None else self.cells.dtypes)
+
     def record(
         self,
         signature: Hashable,
@@ -424,7 +428,7 @@ class Step(Armed, Generic[P, R]):
 
         Where `eager` says why, all is launched eagerly, and nothing is kept.
         """
-        arguments, before = Arguments(args, keywords, self.names_of(args)), self.latest
+        arguments, before = self.told(args, keywords), self.latest
         why = None if before is None else partial(arguments.difference, before)
         self.latest = arguments
         reserve, slots, known = False, flags.graph_slots, self.ladder.topologies
@@ -445,14 +449,27 @@ class Step(Armed, Generic[P, R]):
                 self.reasons["not kept: its results are inside an object of an unknown type"] += 1
             if found is None or not (reserve and is_kept):
                 session.let_go()
-                return result
-            own = {id(array.buffer) for array in found if session.owns(array.buffer)}
+                return self.without_cells(result, stream)
+            own = {id(array.buffer) for array in found if self.is_own(array, session)}
             kept = self.remember(
                 signature, session.segments, result, own, arguments, arrays_of(*args, *keywords.values())
             )
             result = cast(R, kept.results(stream))
             self.make_ready(signature, args, keywords, stream)
-        return result
+            return result
+        return self.without_cells(result, stream)
+
+    def is_own(self, array: Array, session: Session) -> bool:
+        """Whether a result lies where the next launch, or the next call's value that varies, is written."""
+        return session.owns(array.buffer) or (self.cells is not None and self.cells.owns(array, session.stream))
+
+    def without_cells(self, result: R, stream: Stream) -> R:
+        """Return what the function returned, with copies of the arrays that lie in cells."""
+        cells = self.cells
+        if cells is None or self.overwrite:
+            return result
+        own = {id(array.buffer) for array in arrays_in(result) or () if cells.owns(array, stream)}
+        return cast(R, copied(result, own, stream)) if own else result
 
     def is_launched_for(self, kept: KeptCall, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Whether a kept call is launched again for these arguments, whose signature it has."""

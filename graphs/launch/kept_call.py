@@ -7,7 +7,6 @@ from typing import Any
 
 from hiprt.allocator import Arena, Pool
 from hiprt.array import Array
-from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.graphs.arguments import Arguments
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.moved_arrays import Placement, Placements
@@ -102,10 +101,7 @@ class KeptCall:
         UndefinedOutputsError
             There is no memory for the copies, or making them failed. The step has run.
         """
-        try:
-            return copied(self.result, self.own, stream)
-        except (HipError, MemoryError) as error:
-            raise UndefinedOutputsError.of(error, "the step has run, and its results could not be copied") from error
+        return copied(self.result, self.own, stream)
 
     def release(self) -> list[Exec]:
         """Let other recordings have the execs, and return those that no kept call holds any more."""

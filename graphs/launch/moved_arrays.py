@@ -89,7 +89,7 @@ class Placements:
     result : object
         What the function returned.
     names : sequence of str
-        The names of the arrays.
+        What the arrays are called in an explanation.
     captured : sequence of Extent
         Memory that the function uses besides its arguments, also where an argument lies there.
 
@@ -167,8 +167,8 @@ class Placements:
             nbytes = sum(map(recording.node_bytes, nodes))
             ranges = core.ffi.new("hiprt_move[]", sorted([(*before[i], after[i][0]) for i in moved]))
             reason = f"arrays moved, {len(nodes)} nodes"
-            name = self.names[moved[0]] if self.names else str(moved[0])
-            difference = f"argument {name}: {before[moved[0]][0]:#x} -> {after[moved[0]][0]:#x}"
+            name = self.names[moved[0]] if self.names else f"argument {moved[0]}"
+            difference = f"{name}: {before[moved[0]][0]:#x} -> {after[moved[0]][0]:#x}"
             users = core.ffi.new("uint32_t[]", nodes)
             move = Move(users, len(nodes), nbytes, ranges, len(moved), recording.key, reason, difference)
             target.moves[self.here] = move

@@ -141,9 +141,8 @@ def begin(step: Step[..., Any], args: tuple[Any, ...], begun: Collection[Hashabl
         found = [] if step.overwrite else arrays_in(result)
         if not session.parts or found is None:
             return None
-        own = {id(array.buffer) for array in found if session.owns(array.buffer)}
-        arguments = Arguments(args, keywords, step.names_of(args))
-        return Begun(signature, session.parts, result, own, arguments, args, keywords)
+        own = {id(array.buffer) for array in found if step.is_own(array, session)}
+        return Begun(signature, session.parts, result, own, step.told(args, keywords), args, keywords)
 
 
 def finish(step: Step[..., Any], begun: Begun) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from hiprt import objects
 from hiprt.array import Array
+from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.stream import Stream
 
 __all__ = ["arrays_in", "copied"]
@@ -41,5 +42,13 @@ def copied(result: Any, own: Collection[int], stream: Stream) -> Any:
     own : collection of int
         The ids of the buffers that are copied. Arrays in other buffers are returned as they are.
     stream : Stream
+
+    Raises
+    ------
+    UndefinedOutputsError
+        There is no memory for the copies, or making them failed. The step has run.
     """
-    return core.copied(result, own, stream)
+    try:
+        return core.copied(result, own, stream)
+    except (HipError, MemoryError) as error:
+        raise UndefinedOutputsError.of(error, "the step has run, and its results could not be copied") from error

@@ -1,5 +1,6 @@
 """Arguments that vary (`Step(varying=…)`): they lie in device memory, so that another value needs no other graph."""
 
+import re
 import threading
 
 import numpy as np
@@ -144,8 +145,12 @@ def test_what_is_no_number_is_refused_at_each_call(stream, x):
     wide = graphs.Step(times, stream=stream, varying={"by": np.float32})
     with pytest.raises(TypeError, match="a number is needed"):
         wide(x, np.ones(3))
-    with pytest.raises(ValueError, match="argument by is 'a'; a float32 is needed"):
-        wide(x, "a")
+    for wrong in (None, "1.5", b"1", np.datetime64(1, "s")):
+        with pytest.raises(TypeError, match=r"argument by is .*; a float32 is needed: it is no number"):
+            wide(x, wrong)
+    without = graphs.Step(lambda x, by=None: times(x, by), stream=stream, varying={"by": np.float32})
+    with pytest.raises(TypeError, match="argument by is None"):
+        without(x)
 
 
 def test_what_cannot_vary_is_refused_at_once():
@@ -202,3 +207,48 @@ def test_random_calls_have_the_bits_of_eager(stream, seed):
         else:
             made = step(x=arrays[i], by=by, plus=plus, sign=sign)
         np.testing.assert_array_equal(made.numpy(), expected)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_number_that_is_returned_is_its_calls_own(stream, x, keep):
+    """The next call writes its number where the last one's was; that holds for views, and where nothing is launched."""
+    varying = {"by": np.float32}
+
+    def function(x, by):
+        return times(x, by), by, by.reshape(1)
+
+    step = graphs.Step(function, stream=stream, keep=keep, varying=varying)
+    alone = graphs.Step(lambda by: {"by": by}, stream=stream, keep=keep, varying=varying)
+    made = [(step(x, float(i)), alone(float(i))) for i in range(4)]
+    for i, ((product, by, view), only) in enumerate(made):
+        np.testing.assert_array_equal(product.numpy(), host(i))
+        assert [by.numpy().item(), view.numpy().item(), only["by"].numpy().item()] == [i, i, i]
+    overwritten = graphs.Step(lambda by: by, stream=stream, keep=keep, varying=varying, overwrite=True)
+    first, _ = overwritten(1.0), overwritten(2.0)
+    assert first.numpy().item() == 2
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_number_on_another_stream_is_named_as_what_varies(x, moves):
+    """It has a place of its own there, which is no other argument."""
+    step = graphs.Step(times, name="streams", varying={"by": np.float32}, moves=moves)
+    for _ in range(2):
+        with hiprt.Stream() as other, hiprt.use_stream(other):
+            np.testing.assert_array_equal(step(x, 2.0).numpy(), host(2))
+    event = next(event for event in reversed(graphs.explain()) if event.step == "streams")
+    assert re.match(r"varying argument by: 0x\w+ -> 0x\w+", event.difference)
+    if not moves:
+        assert event.reason.startswith("another place of varying argument by: ")
+        assert "on one stream" in event.remedy
+
+
+def test_keywords_are_in_order_with_those_that_have_defaults(stream, x):
+    """A call that leaves out what varies is the call that gives it."""
+
+    def function(x, *, by=2.0, sign=1):
+        return times(x, by)
+
+    step = graphs.Step(function, stream=stream, varying={"by": np.float32})
+    for keywords in ({"by": 3.0, "sign": 1}, {"sign": 1}, {"sign": 1, "by": 4.0}):
+        np.testing.assert_array_equal(step(x, **keywords).numpy(), host(keywords.get("by", 2)))
+    assert step.rungs["instantiate"] == len(step.kept) == 1
