@@ -382,7 +382,15 @@ class Step(Armed, Generic[P, R]):
         self.ladder.fall(error, stream)
         return str(error)
 
-    def fail(self, kept: KeptCall, status: int, ran: bool, stream: Stream) -> Any:
+    def fail(
+        self,
+        kept: KeptCall,
+        status: int,
+        ran: bool,
+        stream: Stream,
+        args: tuple[Any, ...],
+        keywords: Mapping[str, Any] | None,
+    ) -> Any:
         """Run eagerly what the C core could not launch again, if none of it may have run (G8).
 
         Parameters
@@ -395,15 +403,30 @@ class Step(Armed, Generic[P, R]):
             Whether its nodes may have run.
         stream : Stream
             The stream of the launch.
+        args, keywords : tuple, mapping or None
+            The arguments of the call.
         """
         error = launch_failure(status, ran)
         with self.ladder.lock:
             self.disarm()
-            for signature in [signature for signature, each in self.kept.items() if each is kept]:
-                self.kept.drop(signature)
-            assert kept.exec is not None
-            self.ladder.replace(kept.exec, stream, error)
-            return kept.results(stream)
+            is_kept, exec_ = self.kept.get(kept.signature) is kept, kept.exec
+            assert exec_ is not None
+            if is_kept:
+                self.kept.drop(kept.signature)
+            self.ladder.execs.drop(exec_)
+            self.ladder.fall(error, stream)
+            # The calls of other threads since then may have written their values and arrays, or dropped the call.
+            named = dict(sorted((name, value) for name, value in (keywords or {}).items() if name != "key"))
+            if self.cells is not None:
+                args, named = self.cells.place(args, named, stream)
+            if is_kept and self.is_carried(kept, args, named):
+                self.ladder.run_eagerly(exec_.recording, stream, str(error))
+                return kept.results(stream)
+            return self.record((), args, named, stream, None, eager=str(error))
+
+    def is_carried(self, kept: KeptCall, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> bool:
+        """Whether the exec of a kept call carries the arrays of these arguments now."""
+        return not self.moves or kept.placements.of(arrays_of(*args, *keywords.values())) is kept.placements.here
 
     def names_of(self, args: tuple[Any, ...]) -> tuple[str, ...]:
         """Return the names of positional arguments, which are looked up once for as many of them."""
@@ -473,8 +496,9 @@ class Step(Armed, Generic[P, R]):
 
     def is_launched_for(self, kept: KeptCall, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Whether a kept call is launched again for these arguments, whose signature it has."""
-        target = kept.placements.of(arrays_of(*args, *keywords.values())) if self.moves else kept.placements.here
-        return target is kept.placements.here or kept.can_move(target)
+        if self.is_carried(kept, args, keywords):
+            return True
+        return kept.can_move(kept.placements.of(arrays_of(*args, *keywords.values())))
 
     def compare(self, before: Recorded, now: Recorded) -> None:
         """Report what a kept call would have launched otherwise than its function does now."""

@@ -252,8 +252,9 @@ static int write_cells(const step *self, const uint64_t *bits) {
   return 0;
 }
 
-/* Launch what the step is armed for and return what the call returns. The caller has taken the mutex. */
-static PyObject *launch(step *self) {
+/* Launch what the step is armed for, which is a call with these arguments, and return what the call returns. The caller has
+ * taken the mutex. */
+static PyObject *launch(step *self, PyObject *args, PyObject *kwargs) {
   static PyObject *fail, *results;
   /* Another thread may disarm the step during the launch. */
   PyObject *kept = shared(self->last.kept), *holder = shared(self->last.holder), *stream = shared(self->last.stream);
@@ -280,7 +281,8 @@ static PyObject *launch(step *self) {
   if (status) {
     PyObject *number = interned(&fail, "fail") ? PyLong_FromLong(status) : 0;
     Py_XDECREF(result);
-    result = number ? PyObject_CallMethodObjArgs((PyObject *)self, fail, kept, number, ran ? Py_True : Py_False, stream, 0)
+    result = number ? PyObject_CallMethodObjArgs((PyObject *)self, fail, kept, number, ran ? Py_True : Py_False, stream, args,
+                                                 kwargs ? kwargs : Py_None, 0)
                     : 0;
     Py_XDECREF(number);
   } else if (result && self->replays) {
@@ -297,7 +299,7 @@ static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
   step *self = (step *)object;
   uint64_t bits[MOST_CELLS];
   if (is_ready_for(self, args, kwargs, bits) && !pthread_mutex_trylock(&self->is_launching)) {
-    if (!write_cells(self, bits)) return launch(self);
+    if (!write_cells(self, bits)) return launch(self, args, kwargs);
     /* Nothing was launched: Python writes the cells again, and says what is wrong. */
     pthread_mutex_unlock(&self->is_launching);
   }

@@ -292,6 +292,29 @@ def test_a_failed_launch_runs_eagerly_and_says_why(stream, x):
     np.testing.assert_array_equal(x.numpy(), values(5))
 
 
+def test_another_threads_arrays_are_not_those_of_a_launch_that_failed(stream, x):
+    """G8, G12: they were patched into the exec, in part, before the nodes run eagerly."""
+    others, y = [], hiprt.array(np.arange(N, dtype=np.float32) + 100)
+    thread = threading.Thread(target=lambda: others.append(step(y)))
+
+    class Interrupted(graphs.Step):
+        def fail(self, *args):
+            if thread.ident is None:
+                thread.start()
+                thread.join()
+            return super().fail(*args)
+
+    step = Interrupted(lambda a: kernels.negative(scale(a, 2.0)), stream=stream, moves=True)
+    for _ in range(2):
+        step(x)
+    (kept,) = step.kept.values()
+    stream.synchronize()
+    assert raw("hipGraphExecDestroy", CoreExec.of(kept.exec).handle) == 0
+    np.testing.assert_array_equal(step(x).numpy(), x.numpy() * -2)
+    np.testing.assert_array_equal(others[0].numpy(), y.numpy() * -2)
+    np.testing.assert_array_equal(step(x).numpy(), x.numpy() * -2)
+
+
 def test_an_exec_is_in_flight_until_its_stream_has_come_so_far(stream, x):
     """G2: without an event behind the launch, the answer comes later, and is right."""
     step, gate = graphs.Step(in_place, stream=stream), Gate(stream)
