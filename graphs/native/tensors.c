@@ -203,12 +203,17 @@ static met *met_at(reader *r, Py_ssize_t i) {
 }
 
 /* Remember the tensor of a call; -1 with an exception. */
-static int meet(met *to, PyObject *tensor, PyObject *form) {
+static int meet(reader *r, Py_ssize_t i, PyObject *tensor, PyObject *form) {
   PyObject *reference = PyWeakref_NewRef(tensor, 0);
-  if (!reference) return -1;
-  Py_XDECREF(to->reference);
-  Py_XDECREF(to->form);
+  met *to = reference ? met_at(r, i) : 0;
+  if (!to) {
+    Py_XDECREF(reference);
+    return -1;
+  }
+  const met before = *to;
   *to = (met){reference, Py_NewRef(form)};
+  Py_XDECREF(before.reference);
+  Py_XDECREF(before.form);
   return 0;
 }
 
@@ -216,13 +221,14 @@ static int meet(met *to, PyObject *tensor, PyObject *form) {
 static PyObject *form_of_next(reader *r, Py_ssize_t i, PyObject *tensor, PyObject *like, uint64_t *out_address) {
   DLTensor t;
   const int is_read = address_of(r, tensor, &t, out_address);
-  met *last = is_read < 0 ? 0 : met_at(r, i);
+  const met *last = is_read < 0 ? 0 : met_at(r, i);
   if (!last) return 0;
   if (is_read && last->form && last->form == like && hiprt_py_referred(last->reference) == tensor && is_told(&t) &&
       is_still(r, &t, like))
     return Py_NewRef(like);
+  /* A method of the tensor's class may lead to another call, for which the list of tensors grows. */
   PyObject *form = form_of(r, tensor, is_read ? &t : 0, *out_address, like);
-  if (form && meet(last, tensor, form)) Py_CLEAR(form);
+  if (form && meet(r, i, tensor, form)) Py_CLEAR(form);
   return form;
 }
 
