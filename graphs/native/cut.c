@@ -55,6 +55,9 @@ static entry *entry_of(table *t, const void *object, int *is_new) {
   return found;
 }
 
+/* Return the entry of an object that has one. */
+static entry *known_entry(const table *t, const void *object) { return &t->entries[slot_of(t, object)]; }
+
 /* Return the room behind the items of a list, wider if it was full; NULL without memory. */
 static void *pushed(void **items, size_t count, size_t *room, size_t width) {
   if (count == *room) {
@@ -134,18 +137,16 @@ static int put(cutting *c, uint64_t word) {
 /* Return what stands for a value in the key: the number of a leaf, or the place of its primitive and which result. An
  * array in memory is a constant of the program, named by its address. */
 static uint64_t word_of(cutting *c, PyObject *value) {
-  int is_new;
   if (!maker_of(value)) return (uint64_t)(uintptr_t)value;
-  if (is_leaf(value)) return (uint64_t)entry_of(&c->values, value, &is_new)->at << 1 | 1;
+  if (is_leaf(value)) return (uint64_t)known_entry(&c->values, value)->at << 1 | 1;
   const hiprt_py_primitive *maker = maker_of(value);
-  const uint64_t place = entry_of(&c->primitives, maker, &is_new)->at;
+  const uint64_t place = known_entry(&c->primitives, maker)->at;
   return (place << 16 | (((hiprt_py_array *)value)->number - maker->number)) << 1;
 }
 
 /* Whether something outside of the cut may need a value later: what asks for it, another value's primitive, a name. */
 static int is_needed(cutting *c, PyObject *value) {
-  int is_new;
-  const entry *found = entry_of(&c->values, value, &is_new);
+  const entry *found = known_entry(&c->values, value);
   return Py_REFCNT(value) > 2 * (Py_ssize_t)found->uses; /* each use: once in the inputs, once in the arguments */
 }
 
@@ -178,8 +179,7 @@ static int fill(cutting *c, PyObject *values) {
     }
   }
   if (c->order_count) qsort(c->order, c->order_count, sizeof *c->order, by_number);
-  int is_new;
-  for (size_t i = 0; i < c->order_count; i++) entry_of(&c->primitives, c->order[i], &is_new)->at = (uint32_t)i;
+  for (size_t i = 0; i < c->order_count; i++) known_entry(&c->primitives, c->order[i])->at = (uint32_t)i;
   /* Leaves are numbered in the order in which primitives use them. */
   c->leaf_count = 0;
   for (size_t i = 0; i < c->order_count; i++) {
@@ -189,7 +189,7 @@ static int fill(cutting *c, PyObject *values) {
     for (Py_ssize_t j = 0; j < PyTuple_Size(inputs); j++) {
       PyObject *value = PyTuple_GetItem(inputs, j);
       if (maker_of(value) && is_leaf(value)) {
-        entry *found = entry_of(&c->values, value, &is_new);
+        entry *found = known_entry(&c->values, value);
         if (found->at == 0) {
           c->leaves[c->leaf_count++] = value;
           found->at = (uint32_t)c->leaf_count;
@@ -209,23 +209,22 @@ static PyObject *list_of(PyObject *const *items, size_t count) {
 
 /* Return the values that the program must return: those asked for, and those that something else needs. */
 static PyObject *results_of(cutting *c, PyObject *values) {
-  int is_new;
   PyObject *results = PyList_New(0);
   for (Py_ssize_t i = 0; results && i < PyList_Size(values); i++) {
     PyObject *value = PyList_GetItem(values, i);
-    if (!is_leaf(value)) entry_of(&c->values, value, &is_new)->at = 1; /* it is needed however few hold it */
+    if (!is_leaf(value)) known_entry(&c->values, value)->at = 1; /* it is needed however few hold it */
   }
   for (size_t i = 0; i < c->order_count; i++) {
-    entry *found = entry_of(&c->primitives, c->order[i], &is_new);
+    entry *found = known_entry(&c->primitives, c->order[i]);
     if ((Py_ssize_t)found->uses == Py_REFCNT((PyObject *)c->order[i])) continue;
     /* A result that the cut has not seen is alive. Its primitive is called again for it, with the same inputs. */
     PyObject *inputs = c->order[i]->inputs;
     for (Py_ssize_t j = 0; j < PyTuple_Size(inputs); j++)
-      if (maker_of(PyTuple_GetItem(inputs, j))) entry_of(&c->values, PyTuple_GetItem(inputs, j), &is_new)->uses = 0;
+      if (maker_of(PyTuple_GetItem(inputs, j))) known_entry(&c->values, PyTuple_GetItem(inputs, j))->uses = 0;
   }
   for (size_t i = 0; results && i < c->seen_count; i++) {
     PyObject *value = c->seen[i];
-    const int is_asked = !is_leaf(value) && entry_of(&c->values, value, &is_new)->at;
+    const int is_asked = !is_leaf(value) && known_entry(&c->values, value)->at;
     if (is_leaf(value) || (!is_asked && !is_needed(c, value))) continue;
     if (put(c, word_of(c, value)) || PyList_Append(results, value)) Py_CLEAR(results);
   }

@@ -40,6 +40,13 @@ def test_a_failure_that_a_program_swallows(worker):
     assert [(n, worker.ask("swallowing", n, 1, 0)[1]) for n in numbers] == [(n, []) for n in numbers]
 
 
+def test_a_request_of_a_cut_whose_table_is_full_fails(worker):
+    """What is looked up in it is there, and asks for no memory."""
+    own = [n for n, (name, _) in enumerate(worker.ask("full"), 1) if name == "malloc"]
+    assert len(own) > 5
+    assert [each for n in own for each in worker.ask("full", n, 1, 0)[1]] == []
+
+
 def test_mistakes_are_found(worker):
     """A piece that a failure loses."""
     requests = worker.ask("leaky")

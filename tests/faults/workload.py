@@ -18,6 +18,7 @@ from hiprt.flags import flags
 from hiprt.graphs.block import ladders
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.trace import lazy as lazy_programs
+from hiprt.graphs.trace.core import cut
 from hiprt.kernels import hip_kernel
 from hiprt.loaded_modules import modules
 from hiprt.metal_compat import mlx as mx
@@ -282,6 +283,15 @@ def swallowing():
     return b"right" if edges and len(launch) == recorded else b"wrong"
 
 
+def full():
+    """A cut of as many primitives as the C core's table of them holds before it grows."""
+    x = total = mx.zeros((N,))  # one of them
+    for _ in range(127):
+        total = total + x
+    key, primitives, *_ = cut([total.value])
+    return bytes([len(primitives), len(key) % 256])
+
+
 def leaky():
     """A phase with mistakes, by which the tests see that mistakes are found."""
     y = hiprt.zeros(N)
@@ -302,6 +312,7 @@ def leaky():
 
 PHASES = {"kept": kept, "recorded": recorded, "foreign": foreign, "pool": pool, "unloading": unloading, "first": first}
 PHASES |= {"upload": upload, "compiled": compiled, "lazy": lazy, "once": once, "swallowing": swallowing, "leaky": leaky}
+PHASES |= {"full": full}
 
 
 def tidy():
