@@ -115,7 +115,7 @@ class Step(Armed, Generic[P, R]):
     ) -> None:
         self.function: Callable[..., R] = function
         self.ladder = Ladder(name or getattr(function, "__name__", "step"))
-        self.ladder.letting_go = WeakMethod(self.let_go)
+        self.ladder.letting_go = WeakMethod(self.forget_recordings)
         replays = self.ladder.stats.replays
         self.attach(replays, int(core.ffi.cast("uintptr_t", replays)), vars(flags))
         self.given, self.last = stream, stream
@@ -293,7 +293,14 @@ class Step(Armed, Generic[P, R]):
             self.recurring.clear()
 
     def let_go(self) -> None:
-        """Forget, and drop the recordings of the last call as well."""
+        """Forget, and drop all graphs and recordings: nothing that the step has launched, such as a module, is held.
+
+        It waits for launches that are in flight. The next call makes another graph.
+        """
+        self.ladder.let_go()
+
+    def forget_recordings(self) -> None:
+        """Forget, and drop the recordings of the last call."""
         self.forget()
         self.recordings = []
 

@@ -134,7 +134,7 @@ class Module:
             names = ", ".join(live) or "of functions that are gone"
             raise RuntimeError(
                 f"the module is in use: functions or graphs have {len(used)} of its kernels ({names}). "
-                "Let go of its hiprt.Function objects, and of the steps that launched them"
+                "Let go of its hiprt.Function objects, and of the steps that launched them, or call their let_go()"
             )
         module, self.handle = self.handle, 0
         if module:

@@ -127,9 +127,7 @@ class Lowered:
 
     def let_go(self) -> None:
         """Hold the memory of earlier calls no longer; the program is kept, and the next call makes a graph of it."""
-        self.step.forget()
-        self.step.ladder.execs.clear()
-        self.step.recordings = []
+        self.step.let_go()
 
     def run(self, arrays: list[Array]) -> list[Array]:
         """Return the outputs for what the leaves hold that are kept."""

@@ -209,6 +209,27 @@ def test_tables_of_functions_are_bounded():
     assert len(table) == FORMS
 
 
+def test_a_step_lets_go_of_a_module(stream):
+    """Its graphs, recordings and the names that its caller gave them; it makes new ones when it is called again."""
+    x = hiprt.zeros(1, np.int32)
+    launches = []
+    step = graphs.Step(lambda: launches[0](hiprt.current_stream(), ONE, ONE, x))
+    for i in range(2):
+        module = Module(*compile_source(SOURCE.format(3 + i), "bump.hip"))
+        launches[:] = [Function(module, "bump", [Argument("p", READ_WRITE)])]
+        for _ in range(2):
+            step(key="bump")
+        launches.clear()
+        step.forget()
+        gc.collect()
+        with pytest.raises(RuntimeError, match=r"the module is in use: .* or call their let_go"):
+            module.close()
+        step.let_go()
+        module.close()
+    assert x.item() == 14
+    assert step.nodes == 0
+
+
 def test_a_module_in_use_is_not_unloaded(stream):
     """Neither while a function is there, nor while a step has a graph of it; then it is."""
     x = hiprt.zeros(1, np.int32)
