@@ -203,7 +203,8 @@ typedef struct {
   uint32_t rungs;           /* the set of rungs that the machine is trusted with; without instantiate, all is eager */
   uint32_t slots;           /* the most executable graphs of one topology that take turns */
   uint32_t keys;            /* the most topologies that are kept; the one used longest ago is dropped */
-  uint32_t fanout;          /* the most edges that leave a node, at least 2; 0: no bound */
+  uint32_t fanout;          /* the most edges that leave a node, at least 2; 0: no bound, and as many roots as there */
+                            /* are, whose order some releases of ROCm do not keep, and hiprt_rules_probe does not see */
   uint32_t overlap;         /* whether kernels that wait by themselves may start early */
   uint32_t zero;
   uint64_t budget_nodes;    /* the most nodes, and bytes of arguments, that are patched or updated in the life of an */
@@ -378,7 +379,7 @@ int hiprt_arena_create(hiprt_pool *pool, hiprt_arena **out_arena);
 void hiprt_arena_release(hiprt_arena *arena);
 /* Ask for memory of an intermediate of the step that is being recorded. *out_address stands for it until hiprt_step_settle:
  * only launches, copies and fills that are recorded may be given it, or an address in it, as a buffer. is_kept: the engine reads
- * it after the step.
+ * it after the step. What was asked for a recording that was cancelled before it was settled is settled with the next one.
  * Ownership: the arena's. Threads: one at a time. Errors: HIPRT_E_MEMORY; HIPRT_E_LIMIT where no addresses are left. */
 int hiprt_arena_request(hiprt_arena *arena, uint64_t nbytes, int is_kept, uint64_t *out_address);
 /* Give all that was asked of the arena memory, and what is recorded the addresses of that, before hiprt_step_end; once a
