@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.gate import Gate
 from helpers.hip_calls import raw
+from helpers.interrupted import Interrupted
 from helpers.kernels import accumulate, launch, scale
 from quirks.capture_calls import LOCAL, begin, end
 from quirks.test_guards import CoreExec
@@ -294,24 +295,13 @@ def test_a_failed_launch_runs_eagerly_and_says_why(stream, x):
 
 def test_another_threads_arrays_are_not_those_of_a_launch_that_failed(stream, x):
     """G8, G12: they were patched into the exec, in part, before the nodes run eagerly."""
-    others, y = [], hiprt.array(np.arange(N, dtype=np.float32) + 100)
-    thread = threading.Thread(target=lambda: others.append(step(y)))
-
-    class Interrupted(graphs.Step):
-        def fail(self, *args):
-            if thread.ident is None:
-                thread.start()
-                thread.join()
-            return super().fail(*args)
-
+    y = hiprt.array(np.arange(N, dtype=np.float32) + 100)
     step = Interrupted(lambda a: kernels.negative(scale(a, 2.0)), stream=stream, moves=True)
     for _ in range(2):
         step(x)
-    (kept,) = step.kept.values()
-    stream.synchronize()
-    assert raw("hipGraphExecDestroy", CoreExec.of(kept.exec).handle) == 0
+    step.fail_next(y)
     np.testing.assert_array_equal(step(x).numpy(), x.numpy() * -2)
-    np.testing.assert_array_equal(others[0].numpy(), y.numpy() * -2)
+    np.testing.assert_array_equal(step.others[0].numpy(), y.numpy() * -2)
     np.testing.assert_array_equal(step(x).numpy(), x.numpy() * -2)
 
 
