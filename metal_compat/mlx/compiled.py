@@ -205,13 +205,13 @@ class Compiled:
 def tracing() -> Iterator[list[array]]:
     """Let this thread trace within the block, and a list receive arrays whose sizes are read meanwhile."""
     sizes: list[array] = []
-    thread.is_tracing = True
+    before, thread.is_tracing = thread.is_tracing, True
     readers.append(sizes)
     try:
         yield sizes
     finally:
         readers[:] = [each for each in readers if each is not sizes]
-        thread.is_tracing = False
+        thread.is_tracing = before
 
 
 def calls_of(
@@ -246,6 +246,8 @@ def calls_of(
             continue
         seen.add(id(value))
         maker: Any = value.primitive
+        if maker is None:  # an array in memory that a primitive has: the constant of a file
+            continue
         if maker.stamp:  # one call stands for those of a recipe
             maker.op.expand(maker)
             maker = value.primitive

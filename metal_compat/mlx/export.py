@@ -12,12 +12,16 @@ from hiprt.graphs.export import exporter as exporting
 from hiprt.graphs.export.program_file import without_memory
 from hiprt.graphs.trace import lazy
 from hiprt.graphs.trace.program import Program
+from hiprt.graphs.trace.trace import Pause
 from hiprt.metal_compat.mlx.array import array
+from hiprt.metal_compat.mlx.compiled import calls_of, tracing
 from hiprt.metal_compat.mlx.transforms import on_device
+from hiprt.stream import current_stream, use_stream
 
 __all__ = ["FunctionExporter", "export_function", "exporter"]
 
 Function = Callable[..., Any]
+LEAKED = "[export_function] The function uses an array that was left behind while another function was traced."
 WRONG = "[export_function] Outputs can be either a single array, a tuple, or a list of arrays."
 
 
@@ -97,33 +101,27 @@ class FunctionExporter:
 def traceable(fun: Function) -> Function:
     """Return a function of hiprt's arrays that another trace can record.
 
-    The function is called with arrays without contents; what it computes of them lies in the lazy graph, from which it
-    is cut, and called again with the arrays that are given.
+    The function is called with arrays without contents. What it computes of them lies in the lazy graph, from which it
+    is taken, and called again with the arrays that are given.
     """
+    stream = current_stream()
 
     def traced(*values: Array, **named: Array) -> list[Array]:
         given = [*values, *named.values()]
-        places = [lazy.value_of(without_memory(tuple(map(int, each.shape)), each.dtype)) for each in given]
+        places = [lazy.trace.given(without_memory(tuple(map(int, each.shape)), each.dtype)) for each in given]
         arrays = [array.around(place) for place in places]
-        made = fun(*arrays[: len(values)], **dict(zip(named, arrays[len(values) :])))
+        # What it evaluates of arrays that it had before is computed, and no part of the file.
+        with Pause(), use_stream(stream), tracing():
+            made = fun(*arrays[: len(values)], **dict(zip(named, arrays[len(values) :])))
         outputs = [made] if isinstance(made, array) else made
         if not isinstance(outputs, (list, tuple)) or not all(isinstance(each, array) for each in outputs):
             raise ValueError(WRONG)
-        return replayed([each.value for each in outputs], {id(place): each for place, each in zip(places, given)})
+        wanted = [each.value for each in outputs]
+        primitives, captured = calls_of(wanted, places, 0, set())
+        constants = [each for each in map(lazy.held, captured) if each is not None]
+        if len(constants) < len(captured):
+            raise ValueError(LEAKED)
+        return list(Program([*places, *captured], primitives, wanted).run(*given, *constants))
 
     traced.__name__ = getattr(fun, "__name__", "function")
     return traced
-
-
-def replayed(outputs: list[Array], given: dict[int, Array]) -> list[Array]:
-    """Return outputs computed of other arrays than the leaves of the lazy graph hold; they are found by identity."""
-
-    def at(leaf: Array) -> Array:
-        return given[id(leaf)] if id(leaf) in given else leaf.primitive.arguments[0]
-
-    wanted = list({id(each): each for each in outputs if lazy.held(each) is None}.values())
-    made: dict[int, Array] = {}
-    if wanted:
-        _, primitives, leaves, _, results = lazy.whole_cut(wanted)
-        made = dict(zip(map(id, results), Program(leaves, primitives, results).run(*map(at, leaves))))
-    return [made[id(each)] if id(each) in made else at(each) for each in outputs]

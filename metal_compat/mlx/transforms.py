@@ -9,8 +9,10 @@ from typing import Any
 
 from hiprt.array import Array
 from hiprt.graphs.export.importer import import_function as import_program
+from hiprt.graphs.trace.memory import Memory
 from hiprt.metal_compat.mlx import distributed
 from hiprt.metal_compat.mlx.array import apply, array, device_array, held
+from hiprt.metal_compat.mlx.compiled import thread
 from hiprt.op import op
 
 __all__ = [
@@ -74,7 +76,8 @@ def with_others(x: list[Array], others: list[Array]) -> list[Array]:
 def import_function(file: str | os.PathLike[str], return_metadata: bool = False) -> Any:
     """Return the function of a file that MLX's ``export_function`` or hiprt's has written.
 
-    It takes arrays by position and name, or a list or a dictionary of them, and returns a list of arrays.
+    It takes arrays by position and name, or a list or a dictionary of them, and returns a tuple of arrays. Within a
+    function that is compiled or exported, it becomes part of that one.
 
     Raises
     ------
@@ -86,9 +89,16 @@ def import_function(file: str | os.PathLike[str], return_metadata: bool = False)
     found: Any = import_program(file, return_metadata=return_metadata)
     function, metadata = found if return_metadata else (found, None)
 
-    def imported(*args: Any, **kwargs: Any) -> list[array]:
+    def imported(*args: Any, **kwargs: Any) -> tuple[array, ...]:
+        if thread.is_tracing:
+            if any(Memory(program).written for program in function.programs):
+                raise ValueError(
+                    f"{function!r} writes arrays in place, which it cannot within a function that is traced"
+                )
+            lazily = apply(function, *args, **kwargs)
+            return tuple(each if each.value.primitive else held(each.value) for each in lazily)
         made = function(*(on_device(each) for each in args), **{k: on_device(each) for k, each in kwargs.items()})
-        return [held(each) for each in ([made] if isinstance(made, Array) else made)]
+        return tuple(held(each) for each in made)
 
     return (imported, metadata) if return_metadata else imported
 

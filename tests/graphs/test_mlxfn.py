@@ -115,6 +115,7 @@ def elementwise(x, y):
     two = [getattr(kernels, name)(x, y[:1]) for name in names]
     whole = kernels.astype(x * 4, np.int32)
     two += [getattr(kernels, f"bitwise_{name}")(whole, 3) for name in ("and", "or", "xor")]
+    two += [kernels.floor_divide(whole, 3), kernels.floor_divide(whole, -2), kernels.remainder(whole, -2)]
     more = [kernels.where(x > y, x, 1.5), kernels.clip(x, -0.5, y), kernels.power(above, 2), whole + x, whole * 2.5]
     return [*ones, *two, *more, kernels.silu_mul(x, y), kernels.exp(whole)]
 

@@ -553,6 +553,7 @@ TABLE: dict[str, Callable[[Node], Made]] = {
     "Expm1": op("expm1"),
     "Flatten": flattened,
     "Floor": op("floor"),
+    "FloorDivide": op("floor_divide"),
     "Full": filled,
     "Gather": gathered,
     "GatherAxis": lambda node: kernels.take_along_axis(node.x, node.inputs[1], node.state[0]),

@@ -94,7 +94,8 @@ STATES = {
 }
 STATELESS = {
     *("Abs", "Add", "ArcCos", "ArcCosh", "ArcSin", "ArcSinh", "ArcTan", "ArcTan2", "ArcTanh", "Ceil", "Conjugate"),
-    *("Copy", "Cos", "Cosh", "Depends", "DivMod", "Divide", "Erf", "ErfInv", "Exp", "Expm1", "Floor", "Full"),
+    *("Copy", "Cos", "Cosh", "Depends", "DivMod", "Divide", "Erf", "ErfInv", "Exp", "Expm1", "Floor"),
+    *("FloorDivide", "Full"),
     *("Greater", "GreaterEqual", "Imag", "Less", "LessEqual", "Log1p", "LogAddExp", "LogSumExp", "LogicalAnd"),
     *("LogicalNot", "LogicalOr", "MaskedScatter", "Matmul", "Maximum", "Minimum", "Multiply", "Negative", "NotEqual"),
     *("Power", "QRF", "Real", "Remainder", "Round", "Select", "Sigmoid", "Sign", "Sin", "Sinh", "Square"),

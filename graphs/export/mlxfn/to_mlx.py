@@ -155,14 +155,6 @@ def binary(name: str, *state: Any) -> Callable[[TapeWriter, Call], Ref]:
     return added
 
 
-def floor_divide(tape: TapeWriter, call: Call) -> Ref:
-    pair, dtype = operands(tape, call, ["a", "b"])
-    if dtype.kind in "iub":
-        refuse("MLX's whole quotients are rounded to zero")
-    whole = tape.apply("Divide", pair, dtype)
-    return tape.add("Floor", [whole], [], whole.shape, dtype)
-
-
 def reciprocal(tape: TapeWriter, call: Call) -> Ref:
     (x,), dtype = operands(tape, call, ["a"])
     return tape.apply("Divide", [tape.number(1, dtype), x], dtype)
@@ -532,7 +524,7 @@ TABLE: dict[str, Callable[[TapeWriter, Call], Ref]] = {
     "copy": same,
     "cumsum": cumsum,
     "equal": binary("Equal", False),
-    "floor_divide": floor_divide,
+    "floor_divide": binary("FloorDivide"),
     "full": full,
     "getitem": getitem,
     "gather_qmm": gather_qmm,

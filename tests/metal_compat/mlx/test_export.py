@@ -68,3 +68,25 @@ def test_what_is_no_array_is_refused(tmp_path):
         mx.export_function(file, lambda x: (x, 1), x)
     with pytest.raises(RuntimeError, match="Failed to open"):
         mx.export_function(str(tmp_path / "none" / "f.hiprt"), mx.abs, x)
+
+
+@pytest.mark.parametrize("ending", ["mlxfn", "hiprt"])
+def test_inputs_have_no_contents_while_a_function_is_exported(tmp_path, ending):
+    """What the function had before has some, whether it is computed or not."""
+    left = []
+
+    def reads(x):
+        return x * x.sum().item()
+
+    def leaves(x):
+        left.append(x)
+        return x * WEIGHT.sum().item()
+
+    file = str(tmp_path / f"f.{ending}")
+    for wrong in (reads, lambda x: mx.eval(x) or x, lambda x: x if x[0, 0] > 0 else -x, np.array):
+        with pytest.raises(ValueError, match=r"\[eval\] Attempting to eval an array during function transformations"):
+            mx.export_function(file, wrong, mx.array(HOST))
+    mx.export_function(file, leaves, mx.array(HOST))
+    np.testing.assert_array_equal(np.array(mx.import_function(file)(mx.array(HOST))[0]), HOST * 12)
+    with pytest.raises(ValueError, match="left behind"):
+        mx.export_function(file, lambda x: x + left[0], mx.array(HOST))

@@ -17,10 +17,43 @@ def test_a_file_gives_a_function_of_arrays(tmp_path, name):
     function = mx.import_function(tmp_path / name)
     expected = np.exp(2 * X - 8) / np.exp(2 * X - 8).sum()
     for arguments in ((mx.array(X) * 2,), ([mx.array(X) * 2],)):
-        (made,) = function(*arguments)
+        made = function(*arguments)
+        assert type(made) is tuple
+        (made,) = made
         np.testing.assert_allclose(np.array(made), expected, rtol=1e-6)
     with pytest.raises(RuntimeError, match=r"Failed to open .*missing"):
         mx.import_function(tmp_path / "missing.mlxfn")
+
+
+@pytest.mark.parametrize("ending", ["mlxfn", "hiprt"])
+def test_the_function_of_a_file_is_part_of_one_that_is_traced(tmp_path, ending):
+    """Its constants as well, also where the function returns them."""
+    weight, file, other = hiprt.array(X * 3), tmp_path / f"f.{ending}", tmp_path / f"g.{ending}"
+    hiprt.export_function(file, lambda x, *, y: (x * weight - y, weight), hiprt.array(X), y=hiprt.array(X))
+    inner = mx.import_function(file)
+
+    def outer(x):
+        made, constant = inner(x + 1, y=x)
+        return made * 2, constant
+
+    compiled = mx.compile(outer)
+    mx.export_function(str(other), outer, mx.array(X))
+    for host in (X, X + 5, X):
+        for function in (compiled, mx.import_function(other)):
+            made, constant = function(mx.array(host))
+            np.testing.assert_array_equal(np.array(made), ((host + 1) * (X * 3) - host) * 2)
+            np.testing.assert_array_equal(np.array(constant), X * 3)
+    assert compiled.traces == 1
+
+
+def test_a_file_that_keeps_a_state_is_part_of_no_other_function(tmp_path):
+    state = hiprt.array(X)
+    hiprt.export_function(tmp_path / "f.hiprt", lambda x: kernels.add(state, x, out=state), hiprt.array(X))
+    function = mx.import_function(tmp_path / "f.hiprt")
+    for times in (2, 3):
+        np.testing.assert_array_equal(np.array(function(mx.array(X))[0]), X * times)
+    with pytest.raises(ValueError, match="writes arrays in place"):
+        mx.compile(lambda x: function(x))(mx.array(X))
 
 
 def test_a_compiled_function_gives_what_it_gives():
