@@ -12,6 +12,7 @@ from hiprt import kernels
 from hiprt.array import Array
 from hiprt.graphs.trace.integer import is_recorded
 from hiprt.graphs.trace.prefixes import general, prefix_of
+from hiprt.metal_compat.call import READERS
 from hiprt.metal_compat.metal_kernel import MetalKernel, metal_kernel as body_kernel, run as run_kernel
 from hiprt.metal_compat.mlx.array import array, as_array, packed
 from hiprt.metal_compat.mlx.dtypes import (
@@ -378,14 +379,14 @@ class Kernel:
         stream: Any = None,
     ) -> list[array]:
         """Return the outputs; arguments and messages are those of `hiprt.metal_compat.MetalKernel`."""
-        named = None if template is None else tuple((name, plain(value)) for name, value in template)
+        named = tuple((name, plain(value)) for name, value in READERS["template"](template))
         made: list[array] = apply(
             self.run,
             [as_array(each) if isinstance(each, (np.ndarray, list)) else each for each in inputs],
-            output_shapes=tuple(tuple(int(n) for n in shape) for shape in output_shapes),
+            output_shapes=tuple(READERS["output_shapes"](output_shapes)),
             output_dtypes=tuple(given(each) for each in output_dtypes),
-            grid=tuple(grid),
-            threadgroup=tuple(threadgroup),
+            grid=READERS["grid"](grid),
+            threadgroup=READERS["threadgroup"](threadgroup),
             template=named,
             init_value=init_value,
             verbose=verbose,

@@ -85,3 +85,20 @@ def test_errors_leave_arrays_as_they_were():
         with pytest.raises(Exception):  # noqa: B017, PT011
             wrong()
     assert (a + 1).tolist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"output_shapes": [(1.5,)]}, "`output_shapes` must hold sequences of integers"),
+        ({"output_shapes": [3]}, "`output_shapes` must hold sequences of integers"),
+        ({"template": {"T"}}, "`template` must be a list of names and values"),
+        ({"grid": 3}, "`grid` must be three integers"),
+        ({"threadgroup": (1, 1)}, "`threadgroup` must be three integers"),
+    ],
+)
+def test_what_no_kernel_takes(wrong, said):
+    kernel = mx.fast.metal_kernel("wrong_calls", ["x"], ["y"], "y[0] = x[0];")
+    right = {"output_shapes": [(1,)], "output_dtypes": [mx.float32], "grid": (1, 1, 1), "threadgroup": (1, 1, 1)}
+    with pytest.raises(TypeError, match=said):
+        kernel(inputs=[mx.zeros(1)], **right | wrong)
