@@ -24,13 +24,15 @@ from hiprt.graphs.trace.trace import Trace
 from hiprt.graphs.trace.tree import arrays_of, fill, mapped, paths, structure, swap
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["Compiled", "array_names", "compile", "disable_compile", "enable_compile"]
+__all__ = ["Compiled", "array_names", "compile", "disable_compile", "enable_compile", "state_lock"]
 
 MOST_PROGRAMS = 256  # of a function, and sets of shapes that lead to them
 MANY_TRACES = 32  # that make a warning, once
 
 Function = Callable[..., Any]
 is_enabled = True
+# Held where captured state is read or written: while one thread traces, no other finds the values that are in it then.
+state_lock = fork.rlock()
 
 
 def disable_compile() -> None:
@@ -165,7 +167,8 @@ class Traced(core.Traced):
             return found[id(value)]
 
         if self.state is not None:
-            fill(outputs, mapped(self.state, replaced))
+            with state_lock:
+                fill(outputs, mapped(self.state, replaced))
         return mapped(self.result, replaced)
 
 
@@ -187,7 +190,7 @@ class Compiled(core.Compiled):
         self.traces = 0
         self.known: OrderedDict[Hashable, Traced] = OrderedDict()
         self.kinds: OrderedDict[Hashable, list[Traced]] = OrderedDict()
-        self.lock = fork.rlock()
+        self.lock = fork.rlock() if inputs is None and outputs is None else state_lock
         self.attach(self.known, vars(flags))
         update_wrapper(self, function)
 
@@ -267,8 +270,11 @@ class Compiled(core.Compiled):
 
     def traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Traced, Sequence[Array]]:
         """Return what a call runs, and the arrays that it is given; trace the function where there is nothing yet."""
-        tree: tuple[Any, ...] = (args, kwargs) if self.inputs is None else (args, kwargs, self.inputs)
-        key, arrays = core.Trace.signature(tree)
+        if self.inputs is None:
+            key, arrays = core.Trace.signature((args, kwargs))
+        else:
+            with state_lock:
+                key, arrays = core.Trace.signature((args, kwargs, self.inputs))
         try:
             traced = self.known.get(key)
         except TypeError:  # something without a hash, which `find` refuses

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import update_wrapper
 from typing import Any
 
 from hiprt import kernels
 from hiprt.array import Array
 from hiprt.graphs.trace import core
-from hiprt.graphs.trace.compile import disable_compile, enable_compile, is_active
+from hiprt.graphs.trace.compile import disable_compile, enable_compile, is_active, state_lock
 from hiprt.graphs.trace.core import Primitive
 from hiprt.graphs.trace.integer import current_recording
 from hiprt.graphs.trace.masking_rules import ELEMENTWISE
@@ -108,7 +108,8 @@ class Traced:
             return array.around(found[value.number])
 
         if self.state is not None:
-            fill(outputs, mapped(self.state, replaced))
+            with state_lock:
+                fill(outputs, mapped(self.state, replaced))
         return mapped(self.result, replaced)
 
 
@@ -138,7 +139,8 @@ class Compiled:
         # Most functions are given arrays alone, which need no walk through a tree.
         if kwargs or self.inputs is not None or not all(type(each) is array for each in args):
             given = []
-            tree = structure((args, kwargs), given, array), structure(self.inputs, given, array)
+            with state_lock:
+                tree = structure((args, kwargs), given, array), structure(self.inputs, given, array)
         forms = tree, *[each.value.form for each in given]
         traced = self.known.get(forms)
         if traced is None:
@@ -159,7 +161,8 @@ class Compiled:
         kinds = tree, *[(value.ndim, value.dtype, value.is_contiguous) for value in values]
         if self.shapeless and kinds in self.sizeless:
             return self.sizeless[kinds]
-        traced = self.trace(args, kwargs, given)
+        with nullcontext() if self.inputs is None and self.outputs is None else state_lock:
+            traced = self.trace(args, kwargs, given)
         if traced.is_sizeless:
             self.sizeless[kinds] = traced
             while len(self.sizeless) > MOST_PROGRAMS:

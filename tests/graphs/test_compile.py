@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 import warnings
 from collections import OrderedDict
 from typing import NamedTuple
@@ -305,6 +306,28 @@ def test_captured_inputs_and_outputs():
     assert compiled(x).numpy()[0] == 30
     assert state["sum"].item() == 40
     assert compiled.traces == 2
+
+
+@pytest.mark.parametrize("shapes", [((4,), (4,)), ((4,), (2,))])
+def test_captured_inputs_are_seen_by_another_thread_as_they_are(shapes):
+    """It calls the function while this one traces it: the state has values without contents then."""
+    state, made, threads = {"weight": hiprt.full((1,), 2.0)}, [], []
+
+    def other():
+        made.append(compiled(hiprt.full(shapes[1], 3.0)).numpy())
+
+    def function(x):
+        if not threads:
+            threads.append(threading.Thread(target=other))
+            threads[0].start()
+            time.sleep(0.05)
+        return kernels.multiply(x, state["weight"])
+
+    compiled = hiprt.compile(function, inputs=state)
+    np.testing.assert_array_equal(compiled(hiprt.full(shapes[0], 4.0)).numpy(), np.full(shapes[0], 8))
+    threads[0].join()
+    np.testing.assert_array_equal(made[0], np.full(shapes[1], 6))
+    assert compiled.traces == len(set(shapes))
 
 
 def test_a_value_that_is_left_behind_names_the_remedy():

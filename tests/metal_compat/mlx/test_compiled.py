@@ -2,6 +2,7 @@
 
 import io
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -96,6 +97,26 @@ def test_state_is_read_and_left_at_each_call():
     assert state[0]["sum"].item() == 12.0
     assert state[0]["last"].item() == 2.0
     assert step.traces == 2, "the state has another entry from the second call on"
+
+
+def test_captured_state_is_seen_by_another_thread_as_it_is():
+    """It calls the function while this one traces it: the state has values without contents then."""
+    state, made, threads = {"weight": mx.array(2.0)}, [], []
+
+    def other():
+        made.append(scaled(mx.array([3.0])).tolist())
+
+    @partial(mx.compile, inputs=state)
+    def scaled(x):
+        if not threads:
+            threads.append(threading.Thread(target=other))
+            threads[0].start()
+            time.sleep(0.05)
+        return x * state["weight"]
+
+    assert scaled(mx.array([4.0, 5.0])).tolist() == [8.0, 10.0]
+    threads[0].join()
+    assert made == [[6.0]]
 
 
 def test_inputs_that_are_had_from_elsewhere_too_are_refused():
