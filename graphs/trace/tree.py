@@ -83,18 +83,34 @@ def paths(tree: Any, name: str) -> Iterator[str]:
 
 
 def swap(tree: Any, replaced: Callable[[Any], Any], leaf: type = Array) -> None:
-    """Replace each array in the lists and dictionaries of a tree, in these themselves."""
+    """Replace each array in a tree: lists and dictionaries have another one then, and other tuples.
+
+    Raises
+    ------
+    TypeError
+        An array is in no list or dictionary, so that it can have no other in its place.
+    """
+    if swapped(tree, replaced, leaf) is not tree:
+        raise TypeError("[compile] Arrays of captured state must be in lists or dictionaries, not in a tuple alone.")
+
+
+def swapped(tree: Any, replaced: Callable[[Any], Any], leaf: type) -> Any:
+    """Return what stands for a part of a tree after `swap`."""
+    if isinstance(tree, leaf):
+        return replaced(tree)
+    if isinstance(tree, tuple):
+        return renewed(tree, [swapped(each, replaced, leaf) for each in tree])
     places = enumerate(tree) if isinstance(tree, list) else tree.items() if isinstance(tree, dict) else ()
     for place, each in list(places):
-        if isinstance(each, leaf):
-            tree[place] = replaced(each)
-        else:
-            swap(each, replaced, leaf)
-    if isinstance(tree, tuple):
-        for each in tree:
-            if isinstance(each, leaf):
-                raise TypeError("[compile] Arrays of captured state must be in lists or dictionaries, not in a tuple.")
-            swap(each, replaced, leaf)
+        tree[place] = swapped(each, replaced, leaf)
+    return tree
+
+
+def renewed(before: tuple[Any, ...], items: list[Any]) -> Any:
+    """Return a tuple of the same kind with other items; the same one if it has them already."""
+    if len(before) == len(items) and all(a is b for a, b in zip(before, items)):
+        return before
+    return type(before)(*items) if hasattr(before, "_fields") else type(before)(items)
 
 
 def fill(tree: Any, contents: Any) -> None:
@@ -114,6 +130,8 @@ def fill(tree: Any, contents: Any) -> None:
 
 def inside(mine: Any, its: Any) -> Any:
     """Return what belongs in a place: the container there with new contents, or something new."""
+    if isinstance(mine, tuple) and type(mine) is type(its) and len(mine) == len(its):
+        return renewed(mine, [inside(a, b) for a, b in zip(mine, its)])
     if any(isinstance(mine, kind) and isinstance(its, kind) for kind in (dict, list)):
         fill(mine, its)
         return mine

@@ -308,6 +308,37 @@ def test_captured_inputs_and_outputs():
     assert compiled.traces == 2
 
 
+class State(NamedTuple):
+    """A tuple with names."""
+
+    first: hiprt.Array
+    second: list[hiprt.Array]
+
+
+def test_tuples_in_captured_state():
+    """Others are put in their place; lists and dictionaries in them stay what they were."""
+    steps, fixed = [hiprt.zeros(1)], ("name", ())
+    state = {"pair": State(hiprt.full((1,), 2.0), steps), "fixed": fixed}
+
+    def function(x):
+        steps[0] = kernels.add(steps[0], 1.0)
+        state["pair"] = State(kernels.multiply(state["pair"].first, 2.0), steps)
+        return kernels.multiply(x, state["pair"].first)
+
+    compiled = hiprt.compile(function, inputs=state, outputs=state)
+    for i in range(1, 5):
+        assert compiled(hiprt.full((1,), 3.0)).item() == 3 * 2 ** (i + 1)
+        assert type(state["pair"]) is State
+        assert state["pair"].second is steps
+        assert state["fixed"] is fixed
+        assert steps[0].item() == i
+    assert compiled.traces == 1
+    alone = (hiprt.zeros(1), steps)
+    with pytest.raises(TypeError, match="not in a tuple alone"):
+        hiprt.compile(lambda: alone[0], inputs=alone)()
+    assert steps[0].item() == 4
+
+
 @pytest.mark.parametrize("shapes", [((4,), (4,)), ((4,), (2,))])
 def test_captured_inputs_are_seen_by_another_thread_as_they_are(shapes):
     """It calls the function while this one traces it: the state has values without contents then."""
