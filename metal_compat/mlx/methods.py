@@ -108,9 +108,11 @@ def attach() -> None:
         "__imatmul__": in_place(matmul),
         "__itruediv__": divide_in_place,
         "__neg__": elementwise.unary("negative"),
+        "__pos__": array.__copy__,
         "__invert__": inverted,
         "__abs__": elementwise.unary("abs"),
         "T": property(shapes.transpose),
+        "mT": property(transposed),
         "real": property(elementwise.real),
         "imag": property(elementwise.imag),
     }
@@ -121,6 +123,11 @@ def attach() -> None:
 def assign(self: array, index: Any, x: Any) -> None:
     """Put an array with a part changed in the place of what the array was."""
     self.value = assigned(self, index, x).value
+
+
+def transposed(self: array) -> array:
+    """Return the array with its last two axes changed for each other."""
+    return shapes.swapaxes(self, -1, -2)
 
 
 def inverted(self: array) -> array:

@@ -97,7 +97,7 @@ def take(a: Any, /, indices: Any, axis: int | None = None, *, stream: Any = None
     return made
 
 
-def take_along_axis(a: Any, /, indices: Any, axis: int | None, *, stream: Any = None) -> array:
+def take_along_axis(a: Any, /, indices: Any, axis: int | None = -1, *, stream: Any = None) -> array:
     """Return the element of each row that an index names."""
     a, indices = as_array(a), as_array(indices)
     if axis is None:
