@@ -73,16 +73,12 @@ def diag(a: Any, /, k: int = 0, *, stream: Any = None) -> array:
         empty: array = apply(zeros_of, (n, n), a.dtype.numpy)
         return empty
     first = max(0, k) + max(0, -k) * n
-    places = tuple([first + i * (n + 1) for i in range(a.shape[0])])
-    made: array = apply(
-        lambda x: kernels.scatter(
-            kernels.contiguous(kernels.broadcast_to(kernels.multiply(x[:1], 0), (n * n,))),
-            kernels.add(kernels.multiply(kernels.arange(len(places)), n + 1), first),
-            x,
-            0,
-        ).reshape((n, n)),
-        a,
-    )
+
+    def matrix_of(x: Array) -> Array:
+        places = kernels.add(kernels.multiply(kernels.arange(x.shape[0]), n + 1), first)
+        return kernels.scatter(zeros_of((n * n,), x.dtype), places, x, 0).reshape((n, n))
+
+    made: array = apply(matrix_of, a)
     return made
 
 

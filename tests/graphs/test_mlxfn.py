@@ -187,7 +187,14 @@ def products(x, y):
     return [x @ y.T, x @ y[0], y[0] @ x.T, x[None] @ kernels.contiguous(y.T), quantized, *gathered]
 
 
-WRITTEN = [weighted, elementwise, rows, moved, changed, products]
+def single(x, y):
+    """Reductions along axes of one element, which MLX has no primitive for."""
+    column, row = x[:, 1:2], y[2:]
+    made = [kernels.sum(column, 1), kernels.max(row, 0, True), kernels.mean(column, -1), kernels.any(row > 0, 0)]
+    return [*made, kernels.prod(x[1:2, 3:4]), kernels.min(x[0, 0]), kernels.sum(x[:1, None], (0, 1), True)]
+
+
+WRITTEN = [weighted, elementwise, rows, moved, changed, products, single]
 RANDOM = np.random.default_rng(3)
 A, B = (RANDOM.normal(size=(3, 8)).astype(np.float32) for _ in range(2))
 
@@ -213,6 +220,11 @@ def test_what_is_written_is_read(tmp_path, function):
     imported, metadata = hiprt.import_function(tmp_path / "f.mlxfn", return_metadata=True)
     assert metadata == "for MLX"
     close([each.numpy() for each in imported(hiprt.array(A), hiprt.array(B))], exact)
+
+
+def test_what_joins_nothing_is_no_reduction_in_a_file(tmp_path):
+    written(single, tmp_path / "f.mlxfn")
+    assert b"Reduce" not in (tmp_path / "f.mlxfn").read_bytes()
 
 
 def test_what_mlx_has_nothing_for_is_named(tmp_path):

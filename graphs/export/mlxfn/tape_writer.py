@@ -161,7 +161,9 @@ class TapeWriter:
     def reduce(self, kind: int, x: Ref, axes: Sequence[int], keeps: bool) -> Ref:
         """Return a reduction: all, any, sum, product, minimum, maximum."""
         shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
-        made = self.add("Reduce", [x], [kind, sorted(axes)], shape, x.dtype)
+        # MLX makes no such primitive where nothing is joined, and its kernels read beyond such arrays.
+        is_same = not self.is_general and shape == list(x.shape)
+        made = x if is_same else self.add("Reduce", [x], [kind, sorted(axes)], shape, x.dtype)
         return made if keeps else self.squeeze(made, axes)
 
 

@@ -111,6 +111,7 @@ def test_results_are_those_of_numpy(name):
         (lambda: mx.array([1.0], mx.bfloat16) + mx.array([1.0], mx.float16), "float32"),
         (lambda: mx.array([1], mx.int8) + mx.array([1], mx.uint8), "int16"),
         (lambda: mx.array([1]) / 2, "float32"),
+        (lambda: mx.diag(mx.array([True, False])), "bool"),
         (lambda: mx.arange(3), "int32"),
         (lambda: mx.arange(3.0), "float32"),
         (lambda: mx.argmax(mx.array([1.0, 2.0])), "uint32"),
@@ -118,6 +119,13 @@ def test_results_are_those_of_numpy(name):
 )
 def test_dtypes_are_those_of_mlx(made, dtype):
     assert made().dtype is getattr(mx, dtype if dtype != "bool" else "bool_")
+
+
+def test_a_matrix_of_a_diagonal_has_zeros_beside_it():
+    """Also where the first element is no number by which zeros can be made."""
+    for first in (np.inf, np.nan):
+        host = np.array([first, 1, 2], np.float32)
+        np.testing.assert_array_equal(np.array(mx.diag(mx.array(host), -1)), np.diag(host, -1))
 
 
 def test_updates_in_place_keep_the_name():
