@@ -154,7 +154,7 @@ void hiprt_books_close(hiprt_books *books, hiprt_lane *lane, int can_fence, int 
   pthread_mutex_lock(&books->lock);
   lane->blocks++; /* the lane stays until the end of this function */
   lane->can_fence = lane->can_fence && can_fence;
-  if (lane->blocks > 1) hiprt_lane_fence_behind(lane, is_gone ? UINT64_MAX : lane->serial);
+  if (lane->blocks > 1) hiprt_lane_end(lane, is_gone ? UINT64_MAX : lane->serial);
   lane->can_fence = 0;
   lane->is_closed = 1;
   leave(books, lane);
@@ -257,7 +257,7 @@ static int settle(hiprt_books *books, const hiprt_lane *lane, uint64_t size, int
     if (can_serve(other, lane) && (!size || hiprt_bins_find(&other->bins, size, HIPRT_ANY))) {
       hiprt_lane_fence(other);
       /* A fence that was put earlier may lie before the last free. */
-      for (int round = 0; round < 2 && wait && other->is_pending && !status; round++) {
+      for (int round = 0; round < 2 && wait && other->is_pending && hiprt_lane_may_ask(other) && !status; round++) {
         status = wait_for_fence(books, other);
         if (!status) hiprt_lane_fence(other);
       }

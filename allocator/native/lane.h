@@ -26,8 +26,10 @@ struct hiprt_lane {
 
 /* Put a fence behind the frees of a lane, unless one is on its way. */
 void hiprt_lane_fence(hiprt_lane *lane);
-/* Put a fence behind the free `serial` and all before it, whatever is on its way. */
-void hiprt_lane_fence_behind(hiprt_lane *lane, uint64_t serial);
+/* Put a fence behind the free `serial` and all before it, whatever is on its way: the stream may go next. */
+void hiprt_lane_end(hiprt_lane *lane, uint64_t serial);
+/* Whether the fence may be asked and waited for: while its stream is captured, HIP up to 6.4 ends the capture for that. */
+int hiprt_lane_may_ask(const hiprt_lane *lane);
 /* Ask whether the fence has happened. */
 void hiprt_lane_ask(hiprt_lane *lane);
 /* Note that a fence behind the free `serial` has happened. */

@@ -23,7 +23,8 @@ struct hiprt_exec {
   hipGraphNode_t *nodes;
   hipGraphExec_t handle;
   hipEvent_t done;      /* behind the last launch, or behind what followed it on the stream before somebody asked */
-  hiprt_stream *asked;  /* the stream of the last launch, while no event is behind that */
+  hiprt_stream *asked;  /* the stream of the last launch, if it can say whether that is done */
+  int is_recorded;      /* `done` is behind the last launch */
   int is_in_flight;     /* as far as is known */
   int is_lost;          /* no event is behind the last launch, and its stream cannot be asked: only the device can */
   atomic_ullong launched; /* the number of the last launch, counted over all execs */
@@ -97,11 +98,11 @@ static int put_fence(hiprt_exec *e, hipEvent_t *out_event) {
   }
   if (e->is_in_flight) *out_event = e->done;
   if (!*out_event || !e->asked || hiprt_guards_off & HIPRT_GUARD_FENCE) return 0;
-  int status = hiprt_stream_fence(e->asked, out_event);
+  int status = hiprt_stream_fence(e->asked, e->is_recorded, out_event);
   if (status) return status;
   e->is_in_flight = *out_event != 0;
-  /* An event of the stream's own goes with the stream. */
-  if (!*out_event || *out_event == e->done) ask_later(e, 0);
+  e->is_recorded = *out_event == e->done;
+  if (!*out_event) ask_later(e, 0);
   return 0;
 }
 
@@ -191,14 +192,11 @@ void hiprt_exec_release(hiprt_exec *e) {
 /* See to it that the end of the launch just made can be asked for. */
 static int follow(hiprt_exec *e, hiprt_stream *stream, int is_fenced) {
   e->is_in_flight = 1;
-  e->is_lost = 0;
-  if (!is_fenced && stream->is_own) {
-    ask_later(e, stream);
-    return 0;
-  }
-  int is_recorded = !hiprt_hip.hipEventRecord(e->done, stream->handle);
-  ask_later(e, is_recorded || !stream->is_own ? 0 : stream);
-  if (is_recorded || stream->is_own) return 0;
+  e->is_lost = e->is_recorded = 0;
+  if (is_fenced || !stream->is_own) e->is_recorded = !hiprt_hip.hipEventRecord(e->done, stream->handle);
+  const int can_ask = e->is_recorded || stream->is_own;
+  ask_later(e, can_ask ? stream : 0);
+  if (can_ask) return 0;
   /* A stream of somebody else may be gone when it is asked later, so it is asked now. */
   int status = hiprt_wait_for_stream(stream->handle);
   e->is_in_flight = e->is_lost = status != 0;

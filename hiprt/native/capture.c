@@ -35,6 +35,13 @@ int hiprt_ask_event(hipEvent_t event) {
   return status ? hiprt_fail(status, "hipEventQuery", 0) : 0;
 }
 
+int hiprt_ask_stream(hipStream_t stream) {
+  if (!hiprt_hip.hipStreamQuery) return hipErrorNotReady;
+  const int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed), status = (int)hiprt_hip.hipStreamQuery(stream);
+  hiprt_capture_mode(mode);
+  return status ? hiprt_fail(status, "hipStreamQuery", 0) : 0;
+}
+
 int hiprt_wait_for_stream(hipStream_t stream) {
   const int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed), status = (int)hiprt_hip.hipStreamSynchronize(stream);
   hiprt_capture_mode(mode);

@@ -18,10 +18,11 @@ int hiprt_wait_for_device(int device);
 /* Whether a stream is being captured: an event recorded on it now would become a part of the capture, and a question
  * about that event would end the capture. */
 int hiprt_is_capturing(hipStream_t stream);
-/* Wait for an event, or ask about it, or wait for a stream that is not being captured. */
+/* Wait for an event or for a stream that is not being captured, or ask whether it is done. */
 int hiprt_wait_for_event(hipEvent_t event);
 int hiprt_ask_event(hipEvent_t event);
 int hiprt_wait_for_stream(hipStream_t stream);
+int hiprt_ask_stream(hipStream_t stream);
 /* Capture what is put on a stream from now on, in relaxed mode, which forbids the threads of the process the least. */
 int hiprt_capture_begin(hipStream_t stream);
 /* Whether a stream that is being captured has work by now, or its capture was made invalid. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "capture.h"
+#include "lookout.h"
 #include "status.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -51,7 +52,7 @@ static int put_wait(hiprt_stream *stream, hipEvent_t event) {
 }
 
 /* Record the next of a stream's marks behind all that it has. */
-static hipEvent_t put_mark(hiprt_stream *stream) {
+static hipEvent_t put_mark_with(hiprt_stream *stream, int is_lasting) {
   const uint32_t at = stream->next_mark % HIPRT_MARKS;
   hipEvent_t *event = stream->marks + at;
   if (hiprt_hip.hipSetDevice(stream->device) || hiprt_is_capturing(stream->handle)) return 0;
@@ -60,10 +61,22 @@ static hipEvent_t put_mark(hiprt_stream *stream) {
     return 0;
   }
   stream->marked[at] = 0;
-  if (hiprt_hip.hipEventRecord(*event, stream->handle)) return 0;
+  if (is_lasting ? hiprt_lookout_record(stream->device, stream->handle, *event)
+                 : hiprt_hip.hipEventRecord(*event, stream->handle))
+    return 0;
   stream->marked[at] = stream->serial;
   stream->next_mark++;
   return *event;
+}
+
+static hipEvent_t put_mark(hiprt_stream *stream) { return put_mark_with(stream, 0); }
+
+/* Put a mark that others can wait for while the stream is captured, instead of those before. */
+static void put_lasting_mark(hiprt_stream *stream) {
+  if (!put_mark_with(stream, 1)) return;
+  const uint32_t kept = (stream->next_mark - 1) % HIPRT_MARKS;
+  for (uint32_t i = 0; i < HIPRT_MARKS; i++)
+    if (i != kept) stream->marked[i] = 0;
 }
 
 /* Return the earliest mark behind a submission; NULL if there is none. */
@@ -340,7 +353,7 @@ void hiprt_order_close(hiprt_stream *stream) {
   turn_on();
   /* Others that come to wait for the stream's work so far cannot ask for an event then. */
   pthread_mutex_lock(&stream->lock);
-  if (!stream->is_closed && stream->serial) put_mark(stream);
+  if (!stream->is_closed && stream->serial) put_lasting_mark(stream);
   pthread_mutex_unlock(&stream->lock);
   stream->closed_by = hiprt_this_thread();
   pthread_mutex_unlock(&lock);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "capture.h"
+#include "lookout.h"
 #include "status.h"
 
 _Thread_local unsigned hiprt_thread_recordings __attribute__((tls_model("initial-exec")));
@@ -49,17 +50,38 @@ static int record_or_wait(hiprt_stream *stream, hipEvent_t *event) {
   return hiprt_wait_for_stream(stream->handle);
 }
 
-int hiprt_stream_fence(hiprt_stream *stream, hipEvent_t *event) {
+/* Give the event behind all work of a closed stream. */
+static int fence_closed(hiprt_stream *stream, int is_recorded, hipEvent_t *event) {
+  /* Somebody else's stream, whose wrapper went first: its event is asked about as it is. */
+  if (stream->is_lost && !stream->is_own && is_recorded) return 0;
+  *event = stream->last;
+  return stream->is_lost ? hiprt_wait_for_device(stream->device) : 0;
+}
+
+int hiprt_stream_fence(hiprt_stream *stream, int is_recorded, hipEvent_t *event) {
   int status = 0;
   pthread_mutex_lock(&stream->lock);
   if (stream->is_closed)
-    *event = stream->last;
+    status = fence_closed(stream, is_recorded, event);
   else if (hiprt_is_capturing(stream->handle))
     status = hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_fence", "the stream is being captured");
-  else
+  else if (!is_recorded)
     status = record_or_wait(stream, event);
   pthread_mutex_unlock(&stream->lock);
   return status;
+}
+
+/* Record an event behind all work of a stream that may be destroyed next, and with it what an event of its own is asked
+ * about; where that fails, wait for the work instead. */
+static void put_last(hiprt_stream *stream) {
+  hipEvent_t last = 0;
+  if (!hiprt_hip.hipSetDevice(stream->device)) hiprt_hip.hipEventCreateWithFlags(&last, hipEventDisableTiming);
+  if (last && !hiprt_lookout_record(stream->device, stream->handle, last)) {
+    stream->last = last;
+    return;
+  }
+  hiprt_wait_for_stream(stream->handle); /* if that fails, the work is done as well */
+  if (last) hiprt_hip.hipEventDestroy(last);
 }
 
 void hiprt_stream_close(hiprt_stream *stream, int is_valid) {
@@ -68,15 +90,10 @@ void hiprt_stream_close(hiprt_stream *stream, int is_valid) {
   /* The other references are those of memory that it used, and of execs that do not know whether their last launch is
    * done. */
   if (!stream->is_closed && stream->references > 1) {
-    if (is_valid && !hiprt_is_capturing(stream->handle)) {
-      hipEvent_t last = 0;
-      if (!hiprt_hip.hipSetDevice(stream->device)) hiprt_hip.hipEventCreateWithFlags(&last, hipEventDisableTiming);
-      stream->last = last;
-      record_or_wait(stream, &stream->last); /* if that fails, the work is done as well */
-      if (last && !stream->last) hiprt_hip.hipEventDestroy(last);
-    } else {
+    if (!is_valid || hiprt_is_capturing(stream->handle))
       stream->is_lost = 1;
-    }
+    else if (hiprt_ask_stream(stream->handle))
+      put_last(stream);
   }
   stream->is_closed = 1;
   pthread_mutex_unlock(&stream->lock);

@@ -93,10 +93,10 @@ static inline uintptr_t hiprt_this_thread(void) { return (uintptr_t)&hiprt_threa
  * hiprt_stream_stop. */
 int hiprt_stream_start(hiprt_stream *stream, const hiprt_recorder_calls *calls, void *recorder, uint64_t recording,
                        int is_shared);
-/* Record *event behind the work that is on an own stream by now. For a closed stream, *event becomes the event behind
- * all of its work, which belongs to the stream. NULL: the work is done. HIPRT_E_RECORDING: the stream is being
- * captured, and cannot be asked before that has ended. */
-int hiprt_stream_fence(hiprt_stream *stream, hipEvent_t *event);
+/* Record *event behind the work that is on an own stream by now, unless it is recorded there already. For a closed stream,
+ * *event becomes the event behind all of its work, which belongs to the stream. NULL: the work is done.
+ * HIPRT_E_RECORDING: the stream is being captured, and neither it nor an event on it can be asked before that has ended. */
+int hiprt_stream_fence(hiprt_stream *stream, int is_recorded, hipEvent_t *event);
 /* Whether a launch that failed with this status is known to have queued nothing: an argument or the call itself was
  * refused. What fails with any other status may have run, in whole or in part. */
 int hiprt_is_refused(int status);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lookout.h"
 #include "status.h"
 
 /* Read bytes that a part holds from `at` on. Return 0, errno, or -1 at the end of the file. */
@@ -45,7 +46,9 @@ int hiprt_upload(int device, uint64_t stream, uint64_t target, const hiprt_uploa
     }
     hipStream_t on = (hipStream_t)(uintptr_t)stream;
     HIPRT_TRY(hipMemcpyAsync, (void *)(uintptr_t)target, memory, filled, hipMemcpyHostToDevice, on);
-    HIPRT_TRY(hipEventRecord, copied, on);
+    /* The next upload asks about it, when the stream may be gone. */
+    const int status = (int)hiprt_lookout_record(device, on, copied);
+    if (status) return hiprt_fail(status, "hipEventRecord", 0);
     target += filled;
   }
   return 0;

@@ -13,7 +13,7 @@ from quirks.capture_calls import GLOBAL, LOCAL, RELAXED, capturing, new_stream, 
 import hiprt
 from hiprt import allocator, flags, graphs, kernels as k
 from hiprt.allocator.driver import device_memory
-from hiprt.bench.engine.models.upload import Piece
+from hiprt.bench.engine.models.upload import Part, Piece
 from hiprt.buffer import hip_malloc
 from hiprt.loaded_modules import modules
 
@@ -116,10 +116,11 @@ def compiled():
 
 def pinned():
     """Pinned memory from which a copy is under way."""
-    made = Piece(1 << 16)
-    for each in made.events:
-        each.record(hiprt.current_stream())
-    return [made]
+    made, values = Piece(1 << 16), np.ones(1 << 16, np.uint8)
+    part = Part(hiprt.current_stream(), hiprt.zeros(1 << 16, np.uint8))
+    part.add(values, None, int(values.ctypes.data), values.nbytes)
+    part.copy(made)
+    return [made, part]
 
 
 KINDS = (event, stream, wrapper, shared_array, foreign_memory, step, guarded_step, module, compiled, pinned)

@@ -19,6 +19,7 @@ pool_low_mem_block pool_oversize_reuse pool_retag_race pool_oom_fault pools_unsu
 autofree_device_wide alloc_node_once nodetype_base1 nodetype_54 memset_layout poison_on_free lasterror_overwrite
 destroyed_handle_709 arg_guard free_takes_host_memory register_twice
 codes_lt7 child_of_itself ipc_event_never_waits fill_shape_reject
+event_of_captured_stream wait_for_captured_stream event_of_gone_stream
 """.split()
 
 

@@ -36,6 +36,7 @@ hipError_t record(hipEvent_t handle, hipStream_t stream, unsigned flags) {
   if (!target) return no_such_handle();
   if (event->device != target->device) return hipErrorInvalidHandle;
   const hipStream_t own = canonical(stream);
+  event->recorded_on = own;
   if (Capture *capture = target->capture.load(std::memory_order_acquire)) {
     return capture_event_record(capture, own, handle, flags == hipEventRecordExternal);
   }
@@ -87,6 +88,7 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
   return api([&] {
     const std::shared_ptr<Event> target = find_event(event);
     if (!target) return hipErrorInvalidHandle;
+    if (const hipError_t error = capture_forbids_asking(*target)) return error;
     if (const hipError_t error = capture_forbids_event(event)) return error;
     const std::shared_ptr<Recording> recording = target->latest();
     const auto reached = [&] { return !recording || recording->is_reached(); };
@@ -102,6 +104,7 @@ hipError_t hipEventQuery(hipEvent_t event) {
   return api([&] {
     const std::shared_ptr<Event> target = find_event(event);
     if (!target) return hipErrorInvalidHandle;
+    if (const hipError_t error = capture_forbids_asking(*target)) return error;
     if (const hipError_t error = capture_forbids_event(event, true)) return error;
     const std::shared_ptr<Recording> recording = target->latest();
     if (recording && !recording->is_reached()) return hipErrorNotReady;

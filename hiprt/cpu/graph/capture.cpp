@@ -271,12 +271,26 @@ hipError_t capture_event_record(Capture *capture, hipStream_t stream, hipEvent_t
   return hipSuccess;
 }
 
+// Whether the stream where an event was recorded last, outside of a capture, is captured now.
+static bool is_captured_since(hipEvent_t event) {
+  const std::shared_ptr<Event> outside = find_event(event);
+  const hipStream_t stream = outside ? outside->recorded_on.load() : nullptr;
+  const Capture *capture = stream ? capture_with(stream) : nullptr;
+  return capture && capture->accepts(stream);
+}
+
 bool capture_event_wait(hipStream_t stream, hipEvent_t event, bool external, hipError_t *error) {
   if (!any_capture() && !any_mark()) return false;
   Lock lock(graph_mutex());
   Capture *own = capture_with(stream);
   const auto mark = state().marks.find(event);
   const bool marked = mark != state().marks.end() && !(own && external);
+  // Nobody can wait for what such a stream did before (hip_stream.cpp:478 of ROCm/clr @f9f995c6d, and rocm-systems
+  // @02bb78cf).
+  if (!marked && !external && quirk(Quirk::WaitForCapturedStream) && is_captured_since(event)) {
+    *error = hipErrorStreamCaptureIsolation;
+    return true;
+  }
   if (!own && !marked) return false;
   if (own && !own->accepts(stream)) {
     *error = hipErrorStreamCaptureInvalidated;

@@ -9,6 +9,7 @@
 #include "graph/capture.h"
 #include "quirks/quirks.h"
 #include "runtime/device.h"
+#include "runtime/event.h"
 #include "runtime/stream.h"
 
 namespace cpu {
@@ -137,6 +138,20 @@ hipError_t capture_forbids_on(hipStream_t stream) {
   if (!capture->accepts(stream)) return hipErrorStreamCaptureInvalidated;
   capture->valid = capture->forks_go_on = false;
   return hipErrorStreamCaptureUnsupported;
+}
+
+hipError_t capture_forbids_asking(const Event &event) {
+  const hipStream_t stream = event.recorded_on;
+  // CLR looks at the stream of the last recording, which may be freed memory by now (hip_event.cpp:432-470 of ROCm/clr
+  // @f9f995c6d; checkEventCaptureRestrictions of ROCm/rocm-systems @06d4c70a). Whatever is found there: an active capture.
+  if (quirk(Quirk::EventOfGoneStream) && !is_valid(stream)) return hipErrorCapturedEvent;
+  if (!quirk(Quirk::EventOfCapturedStream) || !any_capture()) return hipSuccess;
+  // Until 6.4 it does not ask whether the capture has recorded the event (the same lines of @f9f995c6d).
+  Lock lock(graph_mutex());
+  Capture *capture = capture_with(stream);
+  if (!capture || !capture->accepts(stream)) return hipSuccess;
+  capture->valid = capture->forks_go_on = false;
+  return hipErrorCapturedEvent;
 }
 
 hipError_t capture_forbids_event(hipEvent_t event, bool query) {

@@ -9,6 +9,8 @@
 
 namespace cpu {
 
+struct Event;
+
 // Sets the calling thread's mode, which decides how far captures of other threads concern it; returns the former one.
 hipStreamCaptureMode exchange_thread_mode(hipStreamCaptureMode mode);
 // Returns whether the legacy stream would make a capturing stream depend on it. The caller holds graph_mutex().
@@ -33,5 +35,7 @@ hipError_t capture_forbids_on(hipStream_t stream);
 // The rule of hipEventQuery, hipEventSynchronize and hipEventElapsedTime: 907 for an event recorded in a capture, else
 // 900 if the modes say so.
 hipError_t capture_forbids_event(hipEvent_t event, bool query = false);
+// What CLR refuses of hipEventQuery and hipEventSynchronize because of the stream where the event was recorded last: 907.
+hipError_t capture_forbids_asking(const Event &event);
 
 }  // namespace cpu

@@ -27,6 +27,7 @@ const Group kEvery = {
     Quirk::InstantiateGarbageHandle,
     Quirk::EndcaptureGarbageHandle,
     Quirk::CaptureSyncInvalidatesAll, Quirk::CaptureDevsync900, Quirk::CaptureMalloc900,
+    Quirk::WaitForCapturedStream, Quirk::EventOfGoneStream,
     Quirk::PoolThresholdIgnored, Quirk::PoolLowMemBlock, Quirk::PoolOversizeReuse,  // rocm-systems#11690
     Quirk::FreeTakesHostMemory, Quirk::AutofreeDeviceWide, Quirk::AllocNodeOnce,
 };
@@ -34,6 +35,7 @@ const Group kEvery = {
 const Group kBefore7 = {
     Quirk::LasterrorOverwrite, Quirk::DestroyedHandle709, Quirk::FreeasyncNullError, Quirk::CaptureHolesLt7,
     Quirk::ParamInfoMissing,  // it came with 7.2
+    Quirk::EventOfCapturedStream,  // 7.2's library asks whether the capture has recorded the event
     Quirk::ChildOfItself, Quirk::RegisterTwice,  // read in the source between 6.3 and 6.4
     Quirk::CodesLt7,
     Quirk::IpcEventNeverWaits,  // 6.2 to 6.4; the 7.13 era has it repaired, 7.2 was not read

@@ -59,6 +59,9 @@ namespace cpu {
   X(CaptureExternalWaitCrash, capture_external_wait_crash)        \
   X(CaptureLazyJoin, capture_lazy_join)                           \
   X(CaptureHolesLt7, capture_holes_lt7)                           \
+  X(EventOfCapturedStream, event_of_captured_stream)              \
+  X(WaitForCapturedStream, wait_for_captured_stream)              \
+  X(EventOfGoneStream, event_of_gone_stream)                      \
   X(PoolThresholdIgnored, pool_threshold_ignored)                 \
   X(PoolLowMemBlock, pool_low_mem_block)                          \
   X(PoolOversizeReuse, pool_oversize_reuse)                       \

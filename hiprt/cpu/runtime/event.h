@@ -39,6 +39,7 @@ struct Event {
   const unsigned flags;
   const int device;
   const std::shared_ptr<SharedRecordings> shared;  // null unless other processes see the event
+  std::atomic<hipStream_t> recorded_on{nullptr};   // where it was recorded last, captured or not
 
  private:
   mutable std::mutex lock_;
