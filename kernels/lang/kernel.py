@@ -41,6 +41,11 @@ COMPLEX = "complex64_t"
 KERNELS: dict[str, Kernel] = {}
 
 
+def file_text(name: str) -> str:
+    """Return a file below ``ops``; messages name it so."""
+    return f'#line 1 "{name}"\n{(OPS / name).read_text()}'
+
+
 class Kernel:
     """A kernel: its body, in ``ops/<path>.metal``, and the declaration of what it takes.
 
@@ -58,6 +63,10 @@ class Kernel:
         The parameters that are fixed when it is compiled: name, and dtype, int or bool.
     headers : sequence of str
         Files below ``ops`` with functions that the body calls.
+    parts : sequence of str
+        Files below ``ops`` that are parts of a long body: their functions see the template's parameters.
+    constants : sequence of str
+        Lines that define the other constants that the parts see.
     threads : int or callable
         The threads of a threadgroup, or a function that returns them for the template by name.
     is_varied : bool, optional
@@ -108,6 +117,8 @@ class Kernel:
         scalars: Mapping[str, str] | None = None,
         template: Mapping[str, str] | None = None,
         headers: Sequence[str] = (),
+        parts: Sequence[str] = (),
+        constants: Sequence[str] = (),
         threads: int | Callable[[Mapping[str, Any]], int] = 256,
         is_varied: bool = False,
         aliasing: Mapping[str, Sequence[str]] | None = None,
@@ -125,6 +136,8 @@ class Kernel:
         self.source = source
         self.template = dict(template or {})
         self.headers = tuple(headers)
+        self.parts = tuple(parts)
+        self.constants = tuple(constants)
         self.threads = threads
         self.is_varied = is_varied
         self.aliasing = dict(aliasing or {})
@@ -215,7 +228,11 @@ class Kernel:
             for name, word, access in self.declaration
         ]
         named = self.by_name(template)
-        headers = [f'#line 1 "{name}"\n{(OPS / name).read_text()}' for name in self.headers]
+        before = list(map(file_text, self.headers))
+        if self.parts:
+            lines = [f'#line 1 "template of {self.name}"', "namespace metal {", *definitions, *self.constants, "}", ""]
+            before += ["\n".join(lines), *map(file_text, self.parts)]
+            definitions = []
         kernel = dialect.kernel(
             self.symbol(template),
             parameters,
@@ -229,7 +246,7 @@ class Kernel:
             waves=self.waves,
             restrict=not self.aliasing,
         )
-        return "".join([dialect.prelude, *headers, kernel])
+        return "".join([dialect.prelude, *before, kernel])
 
     def threads_of(self, template: Template) -> int:
         """Return the threads of a threadgroup for a template's values; where these vary, the most."""

@@ -83,6 +83,15 @@ helper((threadgroup float*)first, values[0]);
     assert "(threadgroup float*)first" in text
 
 
+def test_parts_of_a_body_see_the_template(tmp_path, monkeypatch):
+    (tmp_path / "part.h").write_text("namespace metal {\nHIPRT_INLINE T times_all(T x) { return x * T(N * TWO); }\n}\n")
+    monkeypatch.setattr("hiprt.kernels.lang.kernel.OPS", tmp_path)
+    source = "uint i = thread_position_in_grid.x;\nif (i < size) out[i] = times_all(x[i]) * by;"
+    kernel = scaled(source, parts=("part.h",), constants=("constexpr int TWO = 2;",))
+    values = np.arange(100, dtype=np.float32)
+    np.testing.assert_array_equal(launch(kernel, (FLOAT32, 3), values), values * 12)
+
+
 def test_mistakes_are_named():
     kernel = scaled()
     for message, wrong in [

@@ -7,16 +7,16 @@ from typing import Any
 
 from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.quantized.integer_rings import definitions_of
+from hiprt.kernels.ops.quantized.integer_rings import arguments_of, constants_of
 from hiprt.kernels.tuning.dots import TEMPLATE
 
 __all__ = ["dot_kernel"]
 
 BODY = "quantized/integer_dots.hip"
-# Parameters of the body that a kernel may leave out, and the constants that replace them.
-ABSENT = {
+PARTS = "sizes", "digits", "staging", "tiles", "products", "sums", "results"
+# Parameters of this body that a kernel may leave out as well.
+CONSTANTS = {
     "VECTORS": "constexpr int VECTORS = 1;",
-    "batch": "constexpr uint batch = 1;",
     "HELD": "constexpr int HELD = 0;",
     "KEPT_ROUNDS": "constexpr int KEPT_ROUNDS = 1;",
 }
@@ -34,7 +34,7 @@ def dot_kernel(
     is_gated: bool = False,
     instances: Callable[[bool], Iterable[Mapping[str, Any]]] | None = None,
 ) -> Kernel:
-    """Return a kernel around the body ``integer_dots.hip``.
+    """Return a kernel around the body ``integer_dots.hip``, whose parts are ``dot_*.h``.
 
     Parameters
     ----------
@@ -51,6 +51,11 @@ def dot_kernel(
     others = {parameter: kind for parameter, kind in template.items() if kind != "dtype"}
     given = {"T": "dtype", **dtypes, "GROUP": "int", "BITS": "int", "WIDTH": "int", **TEMPLATE, **others}
     scalars = {**scalars, "groups": "uint"}
+    constants = [
+        *constants_of(given, matrices, is_gated),
+        *(line for name, line in CONSTANTS.items() if name not in given),
+        *([] if "batch" in scalars else ["constexpr uint batch = 1;"]),
+    ]
     return Kernel(
         name,
         inputs=inputs,
@@ -58,14 +63,11 @@ def dot_kernel(
         scalars=scalars,
         template=given,
         headers=("quantized/code_fields.h",),
+        parts=tuple(f"quantized/dot_{part}.h" for part in PARTS),
+        constants=constants,
         threads=lambda values: 32 * int(values["TEAMS"]) * int(values["SPLIT"]),
         source="\n".join(
-            [
-                *definitions_of({**given, **inputs, **scalars}, matrices, is_gated),
-                *(line for name, line in ABSENT.items() if name not in {**given, **scalars}),
-                '#line 1 "integer_dots.hip"',
-                (OPS / BODY).read_text(),
-            ]
+            [*arguments_of({**inputs, **scalars}), '#line 1 "integer_dots.hip"', (OPS / BODY).read_text()]
         ),
         instances=instances,
         part_of=part_of,

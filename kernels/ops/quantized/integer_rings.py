@@ -10,19 +10,22 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.tuning.rings import TEMPLATE, shared_bytes
 from hiprt.kernels.tuning.target import Target
 
-__all__ = ["definitions_of", "ring_kernel"]
+__all__ = ["arguments_of", "constants_of", "ring_kernel"]
 
 BODY = "quantized/integer_rings.hip"
 # The body's names of the ways to take matrices.
 MATRICES = ("ONE", "GATHERED", "SUMMED")
 # Parameters of the body that a kernel may leave out, and the constants that replace them.
-ABSENT = {
+CONSTANTS = {
     "S": "typedef T S;",
     "NORMED": "constexpr bool NORMED = false;",
     "ADDED": "constexpr bool ADDED = false;",
     "GATED": "constexpr bool GATED = false;",
     "CHOSEN": "constexpr int CHOSEN = 1;",
     "COLUMNS": "constexpr int COLUMNS = 8;",
+}
+# The same of the body's arguments.
+ARGUMENTS = {
     "indices": "const device int* const indices = 0;",
     "shares": "const device T* const shares = x;",
     "norm": "const device T* const norm = x;",
@@ -30,18 +33,23 @@ ABSENT = {
     "matrices": "constexpr uint matrices = 1;",
     "eps": "constexpr float eps = 0.0f;",
     "between": "const uint between = columns;",
-    "ROUTERS": "constexpr uint ROUTERS = 0; constexpr bool IS_ROUTED = false;",
 }
+# What says whether some threadgroups multiply with a router.
+ROUTED = "#define ROUTED 1\nconstexpr bool IS_ROUTED = true;"
+NOT_ROUTED = "constexpr uint ROUTERS = 0; constexpr bool IS_ROUTED = false;"
 
 
-def definitions_of(declared: Container[str], matrices: str, is_gated: bool) -> list[str]:
-    """Return the lines that define what a kernel around a body of integer instructions does not declare."""
-    absent = {**ABSENT, **({"GATED": "constexpr bool GATED = true;"} if is_gated else {})}
+def constants_of(declared: Container[str], matrices: str, is_gated: bool) -> list[str]:
+    """Return the lines that define what constants a kernel around a body of integer instructions does not declare."""
+    absent = {**CONSTANTS, **({"GATED": "constexpr bool GATED = true;"} if is_gated else {})}
     words = ", ".join(f"{word} = {i}" for i, word in enumerate(MATRICES))
     lines = [line for name, line in absent.items() if name not in declared]
-    if "ROUTERS" in declared:
-        lines.append("#define ROUTED 1\nconstexpr bool IS_ROUTED = true;")
     return [*lines, f"constexpr int {words}, CHOICE = {matrices};"]
+
+
+def arguments_of(declared: Container[str]) -> list[str]:
+    """Return the lines that define what arguments such a kernel does not declare."""
+    return [line for name, line in ARGUMENTS.items() if name not in declared]
 
 
 def ring_kernel(
@@ -67,8 +75,8 @@ def ring_kernel(
     inputs, outputs, scalars, ahead, headers, updates
         The declaration, as for `Kernel`.
     template : mapping of str to str
-        The parameters besides T, GROUP, BITS, WIDTH and those of a ring. `ABSENT` defines the body's parameters that
-        the declaration leaves out.
+        The parameters besides T, GROUP, BITS, WIDTH and those of a ring. `CONSTANTS` defines the body's parameters that
+        the declaration leaves out, and `ARGUMENTS` its arguments.
     matrices : str
         ``ONE`` for a single matrix; ``GATHERED`` for the rows, behind each other, of the matrices that indices choose;
         or ``SUMMED`` for the weighted sum of these matrices' products with a vector each.
@@ -85,7 +93,9 @@ def ring_kernel(
 
     dtypes = {parameter: kind for parameter, kind in template.items() if kind == "dtype"}
     others = {parameter: kind for parameter, kind in template.items() if kind != "dtype"}
-    lines = definitions_of({**template, **inputs, **scalars}, matrices, is_gated)
+    declared = {**template, **inputs, **scalars}
+    lines = [*constants_of(declared, matrices, is_gated), *arguments_of(declared)]
+    lines.append(ROUTED if "ROUTERS" in template else NOT_ROUTED)
     return Kernel(
         name,
         inputs=inputs,
