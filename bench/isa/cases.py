@@ -19,7 +19,7 @@ from hiprt.bench.isa.sampling_cases import tokens
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS, ahead_bits
 from hiprt.kernels.ops.matmul.matmul import TILE_ROWS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
-from hiprt.kernels.ops.quantized.qmv import (
+from hiprt.kernels.ops.quantized.qmv_kernels import (
     OTHER_BITS,
     SHARED,
     block_instances,

@@ -10,7 +10,7 @@ from hiprt.array import bfloat16
 from hiprt.bench.engine.models.presets import PRESETS
 from hiprt.bench.roofline.gpus import H200, MEASURED, SIMDS, Gpu
 from hiprt.bench.roofline.machine_code import code_of, full_waits, loop_instructions, nested_instructions
-from hiprt.kernels.ops.quantized.qmv import DOTS, KERNEL
+from hiprt.kernels.ops.quantized.qmv_kernels import DOTS, KERNEL
 from hiprt.kernels.tuning.dots import dots_configuration, dots_of, piece_codes, steps_of
 from hiprt.kernels.tuning.sharing import sharing_of, simdgroups_of
 from hiprt.kernels.tuning.tiling import Product

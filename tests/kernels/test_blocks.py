@@ -11,7 +11,7 @@ from hiprt.bench.engine.models.presets import PRESETS
 from hiprt.bench.roofline.decode import products
 from hiprt.bench.roofline.gpus import GPUS, MEASURED
 from hiprt.bench.roofline.machine_code import code_of, matrix_step
-from hiprt.kernels.ops.quantized.qmv import BLOCKS, SHARED_BLOCKS
+from hiprt.kernels.ops.quantized.qmv_kernels import BLOCKS, SHARED_BLOCKS
 from hiprt.kernels.tuning.blocks import ROWS, Blocks, blocks, blocks_configuration, blocks_of, parts_shape
 from hiprt.kernels.tuning.target import make_target
 from hiprt.kernels.tuning.tiling import Product

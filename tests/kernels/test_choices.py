@@ -23,6 +23,7 @@ from hiprt.errors import HipError
 from hiprt.hip import call, lib
 from hiprt.kernels.ops.attention.grouped_heads import GroupedHeads
 from hiprt.kernels.ops.experts import experts as experts_module
+from hiprt.kernels.ops.quantized import qmv_ways
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning import choices, target as targets
@@ -34,8 +35,7 @@ from hiprt.kernels.tuning.target import force_generic, make_target, target_of
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.provider import NVIDIA, ROCM
 
-# The packages have functions of these names.
-qmv_module = import_module("hiprt.kernels.ops.quantized.qmv")
+# The package has a function of this name.
 prefill_module = import_module("hiprt.kernels.ops.attention.prefill_attention")
 GATE = Product(1024, 1024, 1, 64, 4, False)
 pytestmark = pytest.mark.only("cpu", reason="a device whose shapes were measured makes no choices")
@@ -231,10 +231,10 @@ def test_devices_with_a_measured_table_choose_nothing():
     assert make_target("sm_90", 132, 32, NVIDIA).table.is_measured
     assert target_of(hiprt.current_stream()).choices is None
     for on in (make_target("sm_90", 132, 32, NVIDIA), make_target("sm_80", 108, 32, NVIDIA)):
-        assert qmv_module.ways_of(on, half, GATE) == [qmv_module.chosen(on, half, GATE)]
+        assert qmv_ways.ways_of(on, half, GATE) == [qmv_ways.chosen(on, half, GATE)]
     amd = make_target("gfx942", 304, 64, ROCM)
     assert not amd.table.is_measured
-    (way,) = qmv_module.ways_of(amd, half, GATE._replace(batch=2))
+    (way,) = qmv_ways.ways_of(amd, half, GATE._replace(batch=2))
     assert way.vectors == 2
 
 
@@ -245,10 +245,10 @@ def test_the_ways_of_amd(arch, units, wave, dtype):
     on = make_target(arch, units, wave, ROCM)
     for rows, width, is_gated in itertools.product((8, 1024), (64, 4096), (False, True)):
         product = Product(rows, width, 1, 64, 4, is_gated)
-        ways = qmv_module.ways_of(on, np.dtype(dtype), product)
-        rule = qmv_module.chosen(on, np.dtype(dtype), product)
+        ways = qmv_ways.ways_of(on, np.dtype(dtype), product)
+        rule = qmv_ways.chosen(on, np.dtype(dtype), product)
         assert ways[0] == (sharing_of(product, on) if rule is None else rule)
-        assert len(set(map(str, ways))) == len(ways) <= qmv_module.MOST_WAYS
+        assert len(set(map(str, ways))) == len(ways) <= qmv_ways.MOST_WAYS
         assert isinstance(rule, Dots) == (dtype is np.float16)
         assert isinstance(ways[-1], Sharing)
 
@@ -260,9 +260,9 @@ def test_the_ways_of_several_vectors():
         on = make_target(arch, units, wave, ROCM)
         for batch in (5, 8, 16):
             product = GATE._replace(batch=batch)
-            ways = qmv_module.ways_of(on, half, product)
-            assert ways[0] == qmv_module.chosen(on, half, product)
-            assert 1 < len(set(map(str, ways))) == len(ways) <= qmv_module.MOST_WAYS
+            ways = qmv_ways.ways_of(on, half, product)
+            assert ways[0] == qmv_ways.chosen(on, half, product)
+            assert 1 < len(set(map(str, ways))) == len(ways) <= qmv_ways.MOST_WAYS
             assert any(isinstance(way, Blocks) and way.split == 1 for way in ways)
             assert [isinstance(way, Dots) for way in ways] == [False] * (len(ways) - (batch <= 8)) + [True] * (
                 batch <= 8
@@ -278,7 +278,7 @@ def test_several_vectors_are_timed(process, timed, monkeypatch):
         here = target_of(hiprt.current_stream())
         some = replace(here, features=here.features | {"blocks"})
         monkeypatch.setitem(targets.targets, hiprt.current_device().index, some)
-        monkeypatch.setattr(qmv_module, "MOST_WAYS", 3)
+        monkeypatch.setattr(qmv_ways, "MOST_WAYS", 3)
         for batch in (9, 16):
             timed += [10.0, 5.0] * 3
             x = hiprt.array(draw.standard_normal((batch, 128)).astype(np.float16))

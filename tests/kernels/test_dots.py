@@ -12,7 +12,8 @@ from hiprt.bench.roofline.gpus import GPUS, MEASURED
 from hiprt.bench.roofline.machine_code import code_of, full_waits
 from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.offline.resources import text_of
-from hiprt.kernels.ops.quantized.qmv import DOTS, PHASED, chosen, dot_instances
+from hiprt.kernels.ops.quantized.qmv_kernels import DOTS, PHASED, dot_instances
+from hiprt.kernels.ops.quantized.qmv_ways import chosen
 from hiprt.kernels.tuning.blocks import (
     FEWEST_VECTORS as FEWEST_OF_BLOCKS,
     MOST_VECTORS as MOST_OF_BLOCKS,

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.record.recording import Recording
 from hiprt.kernels.ops.arrivals import arrivals
 from hiprt.kernels.ops.quantized.product import product, rows_alike
+from hiprt.kernels.ops.quantized.qmv_ways import chosen
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import pack, quantize
 from hiprt.kernels.tuning import stages as stages_module, target as target_module
@@ -40,7 +40,6 @@ def target(arch, provider=NVIDIA):
 
 
 H200 = target("sm_90")
-qmv_module = import_module("hiprt.kernels.ops.quantized.qmv")  # the package has a function of this name
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
 OTHERS = [(group, bits) for bits in (2, 3, 5, 6) for group in (32, 64, 128)]  # whose codes cross words, or are small
 ULP = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
@@ -233,7 +232,7 @@ def test_rows_of_a_gpu_have_the_bits_of_one(shape, batch):
     """On a GPU whose plans take vector rings this runs them at the sizes of models."""
     rows, width = shape
     here, half = target_of(hiprt.current_stream()), hiprt.bfloat16
-    found = qmv_module.chosen(here, half, Product(rows, width, batch, 64, 4, False))
+    found = chosen(here, half, Product(rows, width, batch, 64, 4, False))
     if not isinstance(found, VectorRing):
         rows, width = 16, 256
     check_rows(batch, rows, width, half, 64, 4, None, None, norm=True)
@@ -349,10 +348,10 @@ def test_dots_pass_on_what_is_not_finite(wrong, place, bits):
 def test_dots_are_for_devices_that_have_them():
     half, product = np.dtype(np.float16), Product(4096, 2560, 1, 64, 4, False)
     amd = make_target("gfx942", 304, 64, ROCM)
-    assert isinstance(qmv_module.chosen(amd, half, product), Dots)
-    assert qmv_module.chosen(amd, np.dtype(np.float32), product) is None
-    assert qmv_module.chosen(make_target("gfx900", 64, 64, ROCM), half, product) is None
-    assert qmv_module.chosen(amd, half, product._replace(batch=4)).vectors == 4
+    assert isinstance(chosen(amd, half, product), Dots)
+    assert chosen(amd, np.dtype(np.float32), product) is None
+    assert chosen(make_target("gfx900", 64, 64, ROCM), half, product) is None
+    assert chosen(amd, half, product._replace(batch=4)).vectors == 4
     for wide in ({"width": 65536}, {"width": 16384, "batch": 3}):
         assert dots_of(product._replace(**wide), amd).held
     for unfit in ({"rows": 1 << 22, "width": 16384}, {"rows": 1, "is_gated": True}):
@@ -361,9 +360,9 @@ def test_dots_are_for_devices_that_have_them():
         assert dots_of(product, amd).planes == 2
     for bits in (2, 3, 5, 6):
         other = product._replace(bits=bits)
-        assert isinstance(qmv_module.chosen(amd, half, other), Dots)
-        assert isinstance(qmv_module.chosen(amd, half, other._replace(batch=5)), Dots)
-        assert qmv_module.chosen(H200, half, other) is qmv_module.chosen(target("hiprt-cpu"), half, other) is None
+        assert isinstance(chosen(amd, half, other), Dots)
+        assert isinstance(chosen(amd, half, other._replace(batch=5)), Dots)
+        assert chosen(H200, half, other) is chosen(target("hiprt-cpu"), half, other) is None
     for unfit in (Dots(1, 1, 8, 4), Dots(3, 1, 8, 4), Dots(4, 2, 20, 4), Dots(4, 1, 8, 4, 3), Dots(4, 1, 8, 0)):
         with pytest.raises(ValueError, match="does not fit"):
             dots_configuration(product._replace(is_gated=True), unfit)
@@ -413,10 +412,10 @@ def test_blocks_are_for_several_vectors_on_devices_that_have_them():
     half, product = np.dtype(np.float16), Product(4096, 2560, 5, 64, 4, False)
     amd = make_target("gfx942", 304, 64, ROCM)
     for batch in (5, 16):
-        assert isinstance(qmv_module.chosen(amd, half, product._replace(batch=batch)), Blocks)
-    assert isinstance(qmv_module.chosen(amd, half, product._replace(batch=4)), Dots)
-    assert qmv_module.chosen(amd, np.dtype(np.float32), product) is None
-    assert isinstance(qmv_module.chosen(make_target("gfx906", 60, 64, ROCM), half, product), Dots)
+        assert isinstance(chosen(amd, half, product._replace(batch=batch)), Blocks)
+    assert isinstance(chosen(amd, half, product._replace(batch=4)), Dots)
+    assert chosen(amd, np.dtype(np.float32), product) is None
+    assert isinstance(chosen(make_target("gfx906", 60, 64, ROCM), half, product), Dots)
     for unfit in (Blocks(1, 4), Blocks(8, 1), Blocks(2, 32), Blocks(2, 0), Blocks(2, 1, 3), Blocks(2, 1, 1, 5)):
         with pytest.raises(ValueError, match="does not fit"):
             blocks_configuration(product._replace(is_gated=True), unfit)
@@ -678,17 +677,17 @@ def test_stages_are_refused_where_they_do_not_fit():
 
 def test_bulk_copies_are_for_devices_that_have_them():
     half, product = np.dtype(np.float16), Product(4096, 2560, 1, 64, 4, False)
-    assert isinstance(qmv_module.chosen(H200, half, product), Ring)
-    assert isinstance(qmv_module.chosen(target("sm_80"), half, product), Tiling)
+    assert isinstance(chosen(H200, half, product), Ring)
+    assert isinstance(chosen(target("sm_80"), half, product), Tiling)
     for bits in (4, 8):
-        assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2, bits=bits)), VectorRing)
-    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2, group=32)), Stages)
+        assert isinstance(chosen(H200, half, product._replace(batch=2, bits=bits)), VectorRing)
+    assert isinstance(chosen(H200, half, product._replace(batch=2, group=32)), Stages)
     for batch, bits, kind in ((8, 4, VectorRing), (8, 8, VectorRing), (4, 4, Tiling)):
         rows, width = (4096, 2560) if batch == 8 else (8, 25600)  # the second has no room for the first kernel
         one = product._replace(rows=rows, width=width, batch=batch, bits=bits)
-        assert isinstance(qmv_module.chosen(H200, half, one), kind)
+        assert isinstance(chosen(H200, half, one), kind)
     for arch, dtype in (("hiprt-cpu", half), ("sm_90", np.dtype(np.float32))):
-        assert qmv_module.chosen(target(arch), dtype, product) is None
+        assert chosen(target(arch), dtype, product) is None
 
 
 def test_mistakes_are_named():

@@ -15,7 +15,7 @@ from hiprt.kernels.offline.builder import RocmBackend, Unit, build, units
 from hiprt.kernels.offline.report import Report
 from hiprt.kernels.offline.resources import resources_of, text_of
 from hiprt.kernels.offline.rocm_compiler import Rocm, RocmCompiler, labelled
-from hiprt.kernels.ops.quantized.qmv import DOTS, PHASED, dot_instances
+from hiprt.kernels.ops.quantized.qmv_kernels import DOTS, PHASED, dot_instances
 from hiprt.kernels.tuning.dots import dots_configuration, dots_of
 from hiprt.kernels.tuning.target import make_target
 from hiprt.kernels.tuning.tiling import Product

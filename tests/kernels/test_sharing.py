@@ -1,7 +1,6 @@
 """How a product's rows and width are shared out: waves and threadgroups enough on AMD GPUs, as before on others."""
 
 import re
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from hiprt.bench.engine.models.presets import PRESETS
 from hiprt.bench.roofline.gpus import GPUS
 from hiprt.kernels.offline.report import Report
 from hiprt.kernels.ops.attention.attention import SIMDGROUPS, splits_of
+from hiprt.kernels.ops.quantized.qmv_kernels import SHARED
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.sharing import UNSHARED, Sharing, sharing_of, sharings, simdgroups_of
@@ -19,7 +19,6 @@ from hiprt.kernels.tuning.target import force_generic, make_target
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.provider import NVIDIA, ROCM
 
-qmv_module = import_module("hiprt.kernels.ops.quantized.qmv")  # the package has a function of this name
 SIMDS = 4  # of what HIP counts as a compute unit
 # MI300X and MI300A; RDNA as HIP counts it, pairs of units, and as AMD does.
 AMD = [("gfx942", 304, 64), ("gfx942", 228, 64), ("gfx90a", 104, 64), ("gfx950", 256, 64)]
@@ -91,7 +90,7 @@ def test_plans_of_nvidia_and_the_cpu_are_what_they_were():
             assert {sharing_of(product, on) for product in products(settings)} == {UNSHARED}
 
 
-@pytest.mark.parametrize("sharing", qmv_module.SHARED)
+@pytest.mark.parametrize("sharing", SHARED)
 @pytest.mark.parametrize("dtype", [np.dtype(np.float16), hiprt.bfloat16], ids=str)
 @pytest.mark.parametrize(("rows", "width"), [(6, 128), (11, 1088), (9, 9 * 1024 + 64)])
 def test_shared_rows_match_the_reference(sharing, dtype, rows, width):

@@ -14,7 +14,8 @@ from hiprt.kernels.ops.elementwise.copies import contiguous
 from hiprt.kernels.ops.elementwise.silu_mul import silu_mul
 from hiprt.kernels.ops.norm.rms_norm import rms_norm
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
-from hiprt.kernels.ops.quantized.qmv import MOST, chosen, most_vectors, qmv
+from hiprt.kernels.ops.quantized.qmv import qmv
+from hiprt.kernels.ops.quantized.qmv_ways import MOST, chosen, most_vectors
 from hiprt.kernels.ops.quantized.quantized_matmul import quantized_matmul
 from hiprt.kernels.ops.quantized.wgmma_tiles import wgmma_plan
 from hiprt.kernels.tuning.target import target_of
