@@ -41,7 +41,9 @@ void hiprt_lane_end(hiprt_lane *lane, uint64_t serial) {
 }
 
 int hiprt_lane_may_ask(const hiprt_lane *lane) {
-  return lane->is_closed || lane->core->is_closed || !lane->can_fence || !hiprt_is_capturing(lane->stream);
+  /* The handle of a stream of somebody else may name nothing by now. */
+  const hiprt_stream *core = lane->core;
+  return lane->is_closed || core->is_closed || !core->is_own || !lane->can_fence || !hiprt_is_capturing(lane->stream);
 }
 
 void hiprt_lane_pass(hiprt_lane *lane, uint64_t serial) {

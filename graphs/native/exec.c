@@ -194,9 +194,9 @@ static int follow(hiprt_exec *e, hiprt_stream *stream, int is_fenced) {
   e->is_in_flight = 1;
   e->is_lost = e->is_recorded = 0;
   if (is_fenced || !stream->is_own) e->is_recorded = !hiprt_hip.hipEventRecord(e->done, stream->handle);
-  const int can_ask = e->is_recorded || stream->is_own;
-  ask_later(e, can_ask ? stream : 0);
-  if (can_ask) return 0;
+  /* The handle of a stream of somebody else may name nothing by the time of a question. */
+  ask_later(e, stream->is_own ? stream : 0);
+  if (e->is_recorded || stream->is_own) return 0;
   /* A stream of somebody else may be gone when it is asked later, so it is asked now. */
   int status = hiprt_wait_for_stream(stream->handle);
   e->is_in_flight = e->is_lost = status != 0;

@@ -51,9 +51,7 @@ static int record_or_wait(hiprt_stream *stream, hipEvent_t *event) {
 }
 
 /* Give the event behind all work of a closed stream. */
-static int fence_closed(hiprt_stream *stream, int is_recorded, hipEvent_t *event) {
-  /* Somebody else's stream, whose wrapper went first: its event is asked about as it is. */
-  if (stream->is_lost && !stream->is_own && is_recorded) return 0;
+static int fence_closed(hiprt_stream *stream, hipEvent_t *event) {
   *event = stream->last;
   return stream->is_lost ? hiprt_wait_for_device(stream->device) : 0;
 }
@@ -62,7 +60,7 @@ int hiprt_stream_fence(hiprt_stream *stream, int is_recorded, hipEvent_t *event)
   int status = 0;
   pthread_mutex_lock(&stream->lock);
   if (stream->is_closed)
-    status = fence_closed(stream, is_recorded, event);
+    status = fence_closed(stream, event);
   else if (hiprt_is_capturing(stream->handle))
     status = hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_fence", "the stream is being captured");
   else if (!is_recorded)
