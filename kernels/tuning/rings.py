@@ -102,13 +102,22 @@ class RingCost:
         )
 
 
-def ring_of(product: Product, target: Target) -> Ring | None:
-    """Return a ring for a matrix; None where integer matrix instructions do not serve the matrix or the target."""
+def ring_of(product: Product, target: Target, is_normed: bool = True) -> Ring | None:
+    """Return a ring for a matrix; None where integer matrix instructions do not serve the matrix or the target.
+
+    Parameters
+    ----------
+    product : Product
+    target : Target
+    is_normed : bool
+        Whether the vector is normed first.
+    """
     if "bulk_copies" not in target.features or not takes_integers(product):
         return None
-    measured = (
-        target.table.rings.get((product.rows, product.width)) if product.bits == 4 and product.group == 64 else None
-    )
+    measured = None
+    if product.bits == 4 and product.group == 64:
+        table, size = target.table, (product.rows, product.width)
+        measured = (None if is_normed else table.plain_rings.get(size)) or table.rings.get(size)
     return measured or min(
         rings(product, target.compute_units), key=lambda ring: target.table.ring_cost.of(product, ring), default=None
     )

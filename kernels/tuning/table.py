@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hiprt.kernels.tuning.rings import Ring, RingCost
 from hiprt.kernels.tuning.stages import Stages
+from hiprt.kernels.tuning.vector_rings import VectorRing
 
 __all__ = ["DEFAULT", "Table"]
 
@@ -84,6 +85,10 @@ class Table:
         Elements that one plain loop of the CPU device takes.
     rings : mapping of (int, int) to Ring
         The best ring for a matrix of 4 bits in groups of 64, by rows and width, where one was measured.
+    plain_rings : mapping of (int, int) to Ring
+        The same for vectors that are not normed first, where another one is the best.
+    vector_rings : mapping of (int, int, int) to VectorRing
+        The best for several vectors, by rows, width and vectors.
     stages : mapping of (int, int) to Stages
         The best stages for such a matrix and several vectors.
     ring_cost : RingCost
@@ -119,6 +124,8 @@ class Table:
     loop_bytes: int = 16384
     loop_elements: int = 16384
     rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)
+    plain_rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)
+    vector_rings: Mapping[tuple[int, int, int], VectorRing] = field(default_factory=dict)
     stages: Mapping[tuple[int, int], Stages] = field(default_factory=dict)
     ring_cost: RingCost = field(default_factory=RingCost)
 

@@ -70,18 +70,20 @@ class VectorRing(NamedTuple):
     sharers: int = 1
 
 
-def vector_ring_of(product: Product, target: Target) -> VectorRing | None:
+def vector_ring_of(product: Product, target: Target, is_normed: bool = True) -> VectorRing | None:
     """Return a vector ring for a matrix.
 
     None where one vector has no ring, where so many vectors have no room, or where they are faster by other kernels.
     """
     if not 2 <= product.batch <= target.table.ring_vectors:
         return None
-    alone = ring_of(product._replace(batch=1), target)
+    alone = ring_of(product._replace(batch=1), target, is_normed)
     if alone is None:
         return None
+    is_usual = product.bits == 4 and product.group == 64
+    measured = target.table.vector_rings.get((product.rows, product.width, product.batch)) if is_usual else None
     found = vector_rings(product, alone, target.compute_units)
-    return min(found, key=lambda ring: cost_of(product, ring), default=None)
+    return measured or min(found, key=lambda ring: cost_of(product, ring), default=None)
 
 
 def vector_rings(product: Product, alone: Ring, compute_units: int) -> Iterator[VectorRing]:

@@ -226,7 +226,9 @@ def test_threadgroups_that_share_rows_have_the_bits_of_one(ring, steps, batch):
         check_rows(batch, 272, *given, residual=True)
 
 
-@pytest.mark.parametrize("shape", [(6144, 2560), (2560, 9728), (4096, 12288), (1024, 3072)])
+@pytest.mark.parametrize(
+    "shape", [(6144, 2560), (2560, 9728), (4096, 12288), (1024, 3072), (1024, 2048), (4096, 2048), (19456, 2560)]
+)
 @pytest.mark.parametrize("batch", [2, 3, 4, 5, 6, 8])
 def test_rows_of_a_gpu_have_the_bits_of_one(shape, batch):
     """On a GPU whose plans take vector rings this runs them at the sizes of models."""
@@ -614,6 +616,25 @@ def test_vector_rings_fit(tiles, steps, form, batch):
     assert plan.grid[0] % found.sharers == 0
     assert (228 << 10) // 2 < vector_ring_bytes(template, H200) + squares + 16 <= 227 << 10
     assert vector_ring_bytes(template, target("hiprt-cpu", CPU)) <= vector_ring_bytes(template, H200)
+
+
+def test_measured_rings_fit():
+    """Those of the table, each of which is taken; several vectors share rows as one does, and so have its bits."""
+    table, half = H200.table, hiprt.bfloat16
+    for shape, ring in table.rings.items():
+        product = Product(*shape, 1, 64, 4, False)
+        assert chosen(H200, half, product) == ring
+        assert ring_configuration(product, ring, H200)
+    for shape, ring in table.plain_rings.items():
+        product = Product(*shape, 1, 64, 4, False)
+        assert chosen(H200, half, product, is_normed=False) == ring != chosen(H200, half, product)
+        assert ring_configuration(product, ring, H200)
+    for (rows, width, batch), ring in table.vector_rings.items():
+        product = Product(rows, width, batch, 64, 4, False)
+        assert chosen(H200, half, product) == ring
+        assert vector_ring_configuration(product, ring)
+        assert ring.alone == table.rings[rows, width]
+        assert chosen(H200, half, product._replace(bits=8)) != ring
 
 
 def test_vector_rings_are_refused_where_they_do_not_fit():

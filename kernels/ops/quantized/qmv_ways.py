@@ -33,7 +33,7 @@ def chosen(target: Target, dtype: np.dtype[Any], product: Product, is_normed: bo
         return dots_of(product, target)
     if "matrix" not in target.features or product.width * product.bits % 1024:
         return blocks_of(product, is_normed, target) or dots_of(product, target)
-    ring = ring_of(product, target) or vector_ring_of(product, target)
+    ring = ring_of(product, target, is_normed) or vector_ring_of(product, target, is_normed)
     return ring or stages_of(product, is_normed, target) or tiling_of(product, target)
 
 

@@ -5,44 +5,69 @@ from __future__ import annotations
 from hiprt.kernels.tuning.rings import Ring
 from hiprt.kernels.tuning.stages import Stages
 from hiprt.kernels.tuning.table import Table
+from hiprt.kernels.tuning.vector_rings import VectorRing
 
 __all__ = ["features", "serves", "table"]
 
 # The rings were measured with 132 processors, those of the presets on 2026-11-27 by the time of the whole decode step.
 # Projections of queries, keys and values leave some processors to attention, which follows them with few threadgroups.
+RINGS = {
+    (4096, 1024): Ring(5, 1, 4, 1, 2, 107),
+    (6144, 1024): Ring(3, 2, 2, 1, 2, 264),
+    (1024, 2048): Ring(2, 4, 2, 1, 2, 124),
+    (2048, 2048): Ring(3, 4, 2, 1, 1, 116),
+    (4096, 2048): Ring(5, 2, 4, 1, 2, 107),
+    (5120, 2048): Ring(5, 2, 4, 1, 2, 124),
+    (12288, 2048): Ring(4, 1, 4, 1, 0, 396),
+    (6144, 2560): Ring(7, 2, 5, 1, 4, 124),
+    (19456, 2560): Ring(5, 2, 5, 2, 2, 264),
+    (1024, 3072): Ring(1, 12, 1, 1, 1, 128),
+    (2560, 4096): Ring(1, 16, 3, 3, 3, 124),
+    (4096, 4096): Ring(4, 4, 4, 1, 4, 132),
+    (6144, 4096): Ring(7, 2, 4, 1, 3, 124),
+    (24576, 4096): Ring(5, 4, 4, 3, 2, 132),
+    (10240, 5120): Ring(4, 4, 5, 1, 2, 124),
+    (51200, 5120): Ring(7, 2, 5, 4, 5, 132),
+    (2048, 6144): Ring(2, 6, 4, 1, 3, 132),
+    (5120, 8192): Ring(5, 4, 4, 1, 1, 132),
+    (2560, 9728): Ring(2, 10, 4, 2, 2, 132),
+    (4096, 12288): Ring(1, 16, 3, 4, 3, 132),
+    (5120, 25600): Ring(1, 20, 5, 3, 4, 132),
+    (8192, 8192): Ring(1, 16, 2, 4, 1, 264),
+    # Halves of matrices of 32B, measured on 2026-11-24 in a decode step over two GPUs: a layer 51.0 us for 53.7.
+    (25600, 5120): Ring(5, 4, 5, 3, 2, 132),
+    (5120, 4096): Ring(2, 4, 4, 2, 2, 264),
+    (5120, 12800): Ring(2, 10, 5, 3, 5, 132),
+    (5120, 5120): Ring(3, 5, 4, 2, 2, 132),
+    # Quarters, measured on 2026-11-28 on an H100 in the step of one of four: 2,163 us for 2,366, that of
+    # `plain_rings` included.
+    (2560, 5120): Ring(3, 5, 4, 1, 2, 124),
+    (12800, 5120): Ring(13, 1, 4, 1, 2, 132),
+}
 H200 = Table(
     is_measured=True,
     vector_rows=32,
     multiplies_tiles=False,  # not measured
     joins_largest=False,  # argmax of 151,936 logits takes 2.3 us by two launches and 3.3 by one
-    rings={
-        (4096, 1024): Ring(5, 1, 4, 1, 2, 107),
-        (6144, 1024): Ring(3, 2, 2, 1, 2, 264),
-        (1024, 2048): Ring(2, 4, 2, 1, 2, 124),
-        (2048, 2048): Ring(3, 4, 2, 1, 1, 116),
-        (4096, 2048): Ring(5, 2, 4, 1, 2, 107),
-        (5120, 2048): Ring(5, 2, 2, 1, 2, 132),
-        (12288, 2048): Ring(4, 1, 4, 1, 0, 396),
-        (6144, 2560): Ring(7, 2, 5, 1, 4, 124),
-        (19456, 2560): Ring(5, 2, 5, 2, 2, 264),
-        (1024, 3072): Ring(1, 12, 1, 1, 1, 128),
-        (2560, 4096): Ring(1, 16, 3, 3, 3, 124),
-        (4096, 4096): Ring(4, 4, 4, 1, 4, 132),
-        (6144, 4096): Ring(7, 2, 4, 1, 3, 124),
-        (24576, 4096): Ring(5, 4, 4, 3, 2, 132),
-        (10240, 5120): Ring(4, 4, 5, 1, 2, 124),
-        (51200, 5120): Ring(7, 2, 5, 4, 5, 132),
-        (2048, 6144): Ring(2, 6, 4, 1, 3, 132),
-        (5120, 8192): Ring(5, 4, 4, 1, 1, 132),
-        (2560, 9728): Ring(2, 10, 4, 2, 2, 132),
-        (4096, 12288): Ring(1, 16, 3, 4, 3, 132),
-        (5120, 25600): Ring(1, 20, 5, 3, 4, 132),
-        (8192, 8192): Ring(1, 16, 2, 4, 1, 264),
-        # Halves of matrices of 32B, measured on 2026-11-24 in a decode step over two GPUs: a layer 51.0 us for 53.7.
-        (25600, 5120): Ring(5, 4, 5, 3, 2, 132),
-        (5120, 4096): Ring(2, 4, 4, 2, 2, 264),
-        (5120, 12800): Ring(2, 10, 5, 3, 5, 132),
-        (5120, 5120): Ring(3, 5, 4, 2, 2, 132),
+    rings=RINGS,
+    # That of `RINGS` is for the queries, keys and values of 30B-A3B, whose token takes 1,413 us with it and 1,450 with
+    # this one, which is for the output projection of a quarter of 32B.
+    plain_rings={(5120, 2048): Ring(5, 2, 4, 1, 2, 132)},
+    # Measured on 2026-11-28 on H100s by the whole decode step. With 8 vectors those of the least cost took 0.6B 749 us
+    # for 695, 1.7B 997 for 957, 4B 1,702 for 1,680, 8B 2,505 for 2,478; with 4 vectors 0.6B 646 for 620.
+    vector_rings={
+        (4096, 1024, 4): VectorRing(RINGS[4096, 1024], 2, 3, 1, 0, 4, 132),
+        (6144, 1024, 4): VectorRing(RINGS[6144, 1024], 3, 2, 1, 0, 8, 132),
+        (1024, 2048, 4): VectorRing(RINGS[1024, 2048], 1, 2, 1, 1, 12, 128),
+        (1024, 3072, 4): VectorRing(RINGS[1024, 3072], 1, 1, 1, 0, 0, 128),
+        (4096, 1024, 8): VectorRing(RINGS[4096, 1024], 2, 3, 1, 2, 14, 132),
+        (1024, 2048, 8): VectorRing(RINGS[1024, 2048], 1, 2, 1, 2, 12, 128),
+        (1024, 3072, 8): VectorRing(RINGS[1024, 3072], 3, 1, 1, 0, 7, 120, 4),
+        (2048, 2048, 8): VectorRing(RINGS[2048, 2048], 1, 2, 1, 2, 12, 132),
+        (4096, 2048, 8): VectorRing(RINGS[4096, 2048], 2, 3, 1, 0, 8, 132),
+        (19456, 2560, 8): VectorRing(RINGS[19456, 2560], 6, 3, 1, 1, 8, 132),
+        (24576, 4096, 8): VectorRing(RINGS[24576, 4096], 3, 3, 2, 1, 8, 132),
+        (4096, 12288, 8): VectorRing(RINGS[4096, 12288], 1, 3, 2, 0, 8, 132, 2),
     },
     # Measured on 2026-11-23 with 8 vectors, each the fastest of 12 to 14.
     stages={
