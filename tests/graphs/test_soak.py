@@ -165,15 +165,18 @@ def test_changes_in_flight_keep_to_the_slots(stream, updates):
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("keep", [True, False])
 def test_shapes_without_end_keep_to_the_keys(stream, updates, keep):
-    """Far more topologies than are kept: the oldest go, with all they held."""
-    memory = hiprt.zeros(64 * 500)
+    """Far more topologies than are kept: the oldest go, with all they held.
+
+    They come again, so that plans, which are remembered by shape until they are 4,096, do not count as what grows.
+    """
+    memory = hiprt.zeros(64 * 101)
     step = graphs.Step(lambda x: scale(x, 1.0).size, stream=stream, keep=keep)
-    shapes = [64 * (1 + i * 7 % 499) for i in range(499)]
+    shapes = [64 * (1 + i * 7 % 101) for i in range(101)]
     with hiprt.flags.override(graph_keys=4):
-        for i in range(-499, updates // 10):
+        for i in range(-303, updates // 10):
             if i == 0:
                 usage = Usage(step)
-            assert step(memory[: shapes[i % 499]]) == shapes[i % 499]
+            assert step(memory[: shapes[i % 101]]) == shapes[i % 101]
             stream.synchronize()
             assert len(step.kept) <= 4
             assert len(execs(step)) <= 4
