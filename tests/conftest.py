@@ -2,8 +2,9 @@
 
 ``pytest`` and ``pytest tests/graphs`` run in three processes for two cores, since tests wait for others; with files or
 tests named, or ``-n 0``, in this one.
-``pytest --all`` runs every parametrisation and the soaks' usual forms; ``pytest --share K/N`` the same, but of the
-parametrisations that ``pytest`` leaves out only one of N shares; ``pytest -m soak`` the soaks' long forms.
+``pytest --all`` runs every parametrisation and the soaks' usual forms; ``pytest --share K/N`` the same, but only one of
+N shares of the parametrisations that ``pytest`` leaves out and of the cases of some long tests; ``pytest -m soak`` the
+soaks' long forms.
 """
 
 import gc
@@ -11,7 +12,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers.selection import form as form_of, left_out, of_other_shares
+from helpers.selection import form as form_of, left_out, numbers_of, of_other_shares
 from hypothesis import settings
 
 # On NVIDIA a stream that waits for a value holds up all streams of its connection, of which there are eight by default.
@@ -118,6 +119,13 @@ def root():
 def form(request):
     """How long long tests are: short, usual or long."""
     return form_of(request.config)
+
+
+@pytest.fixture(scope="session")
+def part(request):
+    """Return a function that takes of a list of like cases those of the run's share; all without ``--share``."""
+    which, count = numbers_of(request.config.getoption("--share") or "0/1")
+    return lambda cases: cases[which::count]
 
 
 @pytest.fixture(autouse=True)

@@ -101,8 +101,14 @@ def of_other_shares(items, share):
     ValueError
         It is something else.
     """
+    which, count = numbers_of(share)
+    alike = [item for item in items if not item.get_closest_marker("wide")]
+    return [item for item in alike if zlib.crc32(item.nodeid.encode()) % count != which]
+
+
+def numbers_of(share):
+    """Return K and N of a share ``K/N``; raise ValueError if it is something else."""
     which, _, count = share.partition("/")
     if not (which.isdecimal() and count.isdecimal() and int(which) < int(count)):
         raise ValueError(f"--share {share}: give K/N, two numbers of which K is less than N, such as 0/3")
-    alike = [item for item in items if not item.get_closest_marker("wide")]
-    return [item for item in alike if zlib.crc32(item.nodeid.encode()) % int(count) != int(which)]
+    return int(which), int(count)

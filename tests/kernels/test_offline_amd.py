@@ -44,17 +44,18 @@ def one_of_each(items, key):
 
 
 @pytest.fixture(scope="module")
-def work(form):
+def work(form, part):
     """Every program for every target in the long form.
 
-    In the usual form a target with the machine code of another has one of each kernel; in the short form all targets
-    together have one of each, of one dtype.
+    In the usual form a target with the machine code of another has one of each kernel, and a share has some of the
+    targets of each program; in the short form all targets together have one of each, of one dtype.
     """
     every, programs = len(TARGETS), units([])
     some = one_of_each(programs, lambda unit: unit.instance.kernel.name)
     if form == "short":
         every, programs = 1, some
-    pairs = [(unit, TARGETS[(i + j) % len(TARGETS)]) for i, unit in enumerate(programs) for j in range(every)]
+    turns = [[TARGETS[(i + j) % len(TARGETS)] for j in range(every)] for i in range(len(TARGETS))]
+    pairs = [(unit, on) for i, unit in enumerate(programs) for on in part(turns[i % len(turns)])]
     return [(unit, on) for unit, on in pairs if form != "usual" or on not in ALIKE or unit in some]
 
 
