@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -137,12 +138,11 @@ def test_unpacking_leaves_the_slots_to_matrix_instructions():
 
 
 @pytest.mark.wide
-def test_matrix_instructions_take_most_of_every_tile():
-    for gpu in GPUS:
-        for rows in gpu.target.table.matrix_tile_rows:
-            for bits in AFFINE_BITS:
-                for dtype in (bfloat16, np.dtype(np.float16)):
-                    assert share_of(gpu, dtype, bits, rows) >= 0.6, (gpu.arch, rows, bits, dtype)
+def test_matrix_instructions_take_most_of_every_tile(part):
+    tiles = [(gpu, rows) for gpu in GPUS for rows in gpu.target.table.matrix_tile_rows]
+    codes = [(bits, dtype) for bits in AFFINE_BITS for dtype in (bfloat16, np.dtype(np.float16))]
+    for (gpu, rows), (bits, dtype) in part([*product(tiles, codes)]):
+        assert share_of(gpu, dtype, bits, rows) >= 0.6, (gpu.arch, rows, bits, dtype)
 
 
 @pytest.mark.wide

@@ -21,12 +21,14 @@ def worker(tmp_path):
 @pytest.mark.timeout(900)
 @pytest.mark.every(2)
 @pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "first"])
-def test_a_request_fails(worker, phase, form):
+def test_a_request_fails(worker, phase, form, part):
     """Some places in the core, or with ``--all`` one of each and every call of malloc, once and from then on."""
     requests, wrong = worker.ask(phase), []
     assert {name for name, _ in requests} == {"malloc", "Python's"}
     every = [n for n, (name, _) in enumerate(requests, 1) if name == "malloc"]
-    for n in sorted({*by_stack(requests, PLACES if form == "short" else 100), *(every if form != "short" else ())}):
+    for n in part(
+        sorted({*by_stack(requests, PLACES if form == "short" else 100), *(every if form != "short" else ())})
+    ):
         for burst in (1, 0) if requests[n - 1][0] == "malloc" else (1,):
             wrong += [(n, burst, each) for each in worker.ask(phase, n, burst, 0)[1]]
     assert wrong == []

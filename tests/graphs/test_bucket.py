@@ -393,10 +393,10 @@ def random_program(seed):
     return function
 
 
-def test_random_programs(form):
+def test_random_programs(form, part):
     """Either the results are the bits of the function itself, or the program is refused."""
     checked = refused = 0
-    for seed in range(20 if form == "short" else 300):
+    for seed in part(range(20 if form == "short" else 300)):
         function = random_program(seed)
         compiled = hiprt.bucketed(0, (5, 10))(function)
         for n in (4, 7, 5, 9):  # none that is a number of columns

@@ -50,10 +50,11 @@ def test_random_programs_over_threads_and_streams(first):
 @pytest.mark.only("cpu", reason="profiles are the CPU device's")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("profile", ["", *fuzz.PROFILES])
-def test_many_random_programs_under_every_profile(profile, root):
+def test_many_random_programs_under_every_profile(profile, root, part):
     """20,000 programs are a command, `helpers.threads --profiles`, whose counts are in bench/results."""
     environment = {**os.environ, "HIPRT_CPU_PROFILE": profile}
-    command = [sys.executable, "-m", "helpers.threads", "--seed", "1000", "--count", "300"]
+    seeds = part(range(1000, 1300))
+    command = [sys.executable, "-m", "helpers.threads", "--seed", str(seeds[0] * 300), "--count", str(len(seeds))]
     done = subprocess.run(command, cwd=root / "tests", env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
 

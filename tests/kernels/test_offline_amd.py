@@ -102,10 +102,10 @@ def test_every_instance_of_the_device_is_compiled():
 
 
 @pytest.mark.wide
-def test_ops_launch_what_the_catalogue_has(stream):
+def test_ops_launch_what_the_catalogue_has(stream, part):
     """The small calls that are executed as machine code: together every instance, and right on the device in use."""
-    launched, names = set(), set()
-    for case in cases():
+    launched, names, every = set(), set(), list(cases())
+    for case in part(every):
         launch, result = launch_of(case)
         if launch.kernel.name in KERNELS:  # else it is of NVIDIA's own
             launched.add(launch.kernel.symbol(launch.template))
@@ -113,9 +113,11 @@ def test_ops_launch_what_the_catalogue_has(stream):
         got = result.numpy()
         row = measured("", case, "", got, got)
         assert row.is_right, (launch.kernel.name, case.name, row.error)
-    assert names == KERNELS.keys()
+    assert names <= KERNELS.keys()
     assert launched <= {instance.symbol for instance in instances()}
-    assert launched == {instance.symbol for instance in instances()}
+    if part(every) == every:
+        assert names == KERNELS.keys()
+        assert launched == {instance.symbol for instance in instances()}
 
 
 def test_every_kernel_is_compiled_for_every_target(report, work, form):

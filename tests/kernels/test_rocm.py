@@ -35,7 +35,7 @@ def folder(request):
     return unpacked(request.param)
 
 
-def work_of(form, folder, root):
+def work_of(form, part, folder, root):
     """Programs and targets: every instance for every target in the long form.
 
     In the usual form each kernel has one target, another by each compiler: for it the instance with the most registers.
@@ -48,7 +48,7 @@ def work_of(form, folder, root):
             kernels.setdefault(unit.instance.kernel.name, []).append(unit)
         turns = enumerate(kernels.values(), 2 * list(SUITES).index(folder.name))
         targets = [(alike, TARGETS[i % len(TARGETS)]) for i, alike in turns]
-        return [(max(alike, key=lambda unit: registers[unit.name, on]), on) for alike, on in targets]
+        return [(max(alike, key=lambda unit: registers[unit.name, on]), on) for alike, on in part(targets)]
     if form == "short":
         programs = programs[::EACH]
     every = len(TARGETS) if form == "long" else 1
@@ -57,9 +57,9 @@ def work_of(form, folder, root):
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_every_kernel_compiles(folder, form, root):
+def test_every_kernel_compiles(folder, form, part, root):
     """Each program becomes a code object for its target, and keeps no register in memory."""
-    work, backend = work_of(form, folder, root), RocmBackend(folder)
+    work, backend = work_of(form, part, folder, root), RocmBackend(folder)
     try:
         rows = {(product.unit.name, product.target): product.resources for product in build(work, backends=(backend,))}
     finally:
