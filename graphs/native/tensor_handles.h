@@ -18,9 +18,20 @@ typedef struct {
  * function where fewer than two pairs agree. -1 with an exception where these are no such pairs. */
 int hiprt_tensor_handles_learn(hiprt_tensor_handles *handles, PyObject *pairs);
 
-/* Whether a tensor of torch's is known to begin at the address that these 8 bytes are. */
-static inline int hiprt_tensor_is_at(const hiprt_tensor_handles *handles, PyObject *tensor, const char *address) {
+/* Whether a tensor of torch's is known to begin at an address. */
+static inline int hiprt_tensor_is_at(const hiprt_tensor_handles *handles, PyObject *tensor, uint64_t address) {
   void *found;
   return handles->data_ptr && !handles->data_ptr((char *)tensor + handles->offset, &found) &&
-         !memcmp(&found, address, sizeof found);
+         (uint64_t)(uintptr_t)found == address;
+}
+
+/* Fetch into the caches what will be read of a tensor, and of a near one, whose object is there, what that leads to. Either
+ * may be NULL. */
+static inline void hiprt_tensor_foresee(const hiprt_tensor_handles *handles, PyObject *tensor, PyObject *near) {
+  if (!handles->data_ptr) return;
+  if (tensor) __builtin_prefetch((char *)tensor + handles->offset);
+  if (!near) return;
+  const char *object;
+  memcpy(&object, (char *)near + handles->offset, sizeof object);
+  for (int line = 0; line < 3; line++) __builtin_prefetch(object + 64 * line);
 }

@@ -15,6 +15,7 @@ enum { SHAPE, STRIDES, DTYPE, DEVICE, ALIGNMENT, IS_CONJUGATED, IS_NEGATED, FIEL
 static PyObject *attributes[FIELDS]; /* the names of the fields that are attributes of a tensor */
 
 enum { MOST_KNOWN = 32, MOST_AXES = 8 };
+enum { FORESEEN = 16 }; /* weights ahead of the one that is looked at, whose tensors are fetched into the caches */
 
 /* What DLPack says of the tensors of a form. */
 typedef struct {
@@ -31,6 +32,11 @@ typedef struct {
   PyObject *reference, *form; /* a weak one, and what the tensor is */
 } met;
 
+/* Where a weight is looked for, and what was there at the last call; all are references. */
+typedef struct {
+  PyObject *container, *key, *tensor, *form; /* no tensor and no form before the first call */
+} weight;
+
 typedef struct {
   PyObject_HEAD
   PyObject *tensor, *form, *plain; /* torch's class, the class of forms, and what describes a value that is no container */
@@ -42,9 +48,15 @@ typedef struct {
   uint32_t next;
   met *mets;                       /* what the last calls had, by the number of the tensor in a call */
   Py_ssize_t n_mets;
+  weight *weights;
+  uint64_t *addresses; /* of the weights */
+  Py_ssize_t n_weights;
+  PyObject *numbers;   /* a dictionary: forms of all weights to a number */
+  PyObject *number;    /* of the forms that they have; NULL where that must be looked up */
+  PyObject *signature; /* of the last call; NULL before it */
 } reader;
 
-/* One call of describe(). */
+/* One call of read(). */
 typedef struct {
   reader *by;
   PyObject *tensors;   /* a list */
@@ -84,18 +96,10 @@ static int address_of(const reader *r, PyObject *tensor, DLTensor *t, uint64_t *
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Return word i of a bytearray; NULL with an exception where it is shorter. */
-static char *word_of(PyObject *words, Py_ssize_t i) {
-  const Py_ssize_t size = sizeof(uint64_t);
-  if (PyByteArray_Size(words) / size > i) return PyByteArray_AsString(words) + i * size;
-  PyErr_SetString(PyExc_ValueError, "there are fewer addresses than tensors");
-  return 0;
-}
-
-static int append_word(PyObject *words, uint64_t word) {
-  const Py_ssize_t size = PyByteArray_Size(words);
-  if (PyByteArray_Resize(words, size + (Py_ssize_t)sizeof word)) return -1;
-  memcpy(PyByteArray_AsString(words) + size, &word, sizeof word);
+static int append_words(PyObject *words, const uint64_t *added, Py_ssize_t count) {
+  const Py_ssize_t size = PyByteArray_Size(words), more = count * (Py_ssize_t)sizeof *added;
+  if (PyByteArray_Resize(words, size + more)) return -1;
+  memcpy(PyByteArray_AsString(words) + size, added, (size_t)more);
   return 0;
 }
 
@@ -235,7 +239,7 @@ static PyObject *form_of_next(reader *r, Py_ssize_t i, PyObject *tensor, PyObjec
 static PyObject *describe_tensor(reading *r, PyObject *value, PyObject *like) {
   uint64_t address;
   PyObject *form = form_of_next(r->by, PyList_Size(r->tensors), value, like, &address);
-  if (form && !append_word(r->addresses, address) && !PyList_Append(r->tensors, value)) return form;
+  if (form && !append_words(r->addresses, &address, 1) && !PyList_Append(r->tensors, value)) return form;
   Py_XDECREF(form);
   return 0;
 }
@@ -265,9 +269,12 @@ static PyObject *describe_items(reading *r, PyObject *type, PyObject *items, PyO
 
 /* Describe a dictionary: its class, then its keys as one plain tuple, then its values. */
 static PyObject *describe_dict(reading *r, PyObject *value, PyObject *like) {
+  const int has_like = like && PyTuple_CheckExact(like) && PyTuple_Size(like) == 3;
+  if (has_like && !PyDict_Size(value) && PyTuple_GetItem(like, 0) == (PyObject *)Py_TYPE(value) &&
+      !PyObject_Size(PyTuple_GetItem(like, 1)))
+    return Py_NewRef(like);
   PyObject *keys = PyMapping_Keys(value), *names = keys ? PyList_AsTuple(keys) : 0;
   PyObject *values = names ? PyMapping_Values(value) : 0;
-  const int has_like = like && PyTuple_CheckExact(like) && PyTuple_Size(like) == 3;
   PyObject *inside = has_like ? PyTuple_GetItem(like, 2) : 0;
   PyObject *described = values ? describe_items(r, (PyObject *)&PyList_Type, values, inside) : 0;
   PyObject *const parts[] = {(PyObject *)Py_TYPE(value), names, described};
@@ -302,105 +309,152 @@ static PyObject *describe(reading *r, PyObject *value, PyObject *like) {
   return found;
 }
 
-/* describe(value, like, tensors, addresses): what of a value a graph is made for, `like` itself where nothing differs; the
- * tensors in it are appended to a list, and their addresses to a bytearray. */
-static PyObject *describe_from_python(PyObject *self, PyObject *args) {
-  PyObject *value, *like;
-  reading r = {(reader *)self, 0, 0};
-  if (!PyArg_ParseTuple(args, "OOO!O!", &value, &like, &PyList_Type, &r.tensors, &PyByteArray_Type, &r.addresses)) return 0;
-  return describe(&r, value, like);
-}
-
-/* Return what a container has for a key. */
-static PyObject *item_of(PyObject *container, PyObject *key) {
-  PyObject *found = PyDict_CheckExact(container) ? PyDict_GetItemWithError(container, key) : 0;
-  if (found) return Py_NewRef(found);
-  return PyErr_Occurred() ? 0 : PyObject_GetItem(container, key);
-}
-
-/* Take what a tensor is into the list; 1 where that is another object than the list has. */
-static int take_form(reader *r, PyObject *tensor, const DLTensor *t, uint64_t address, PyObject *forms, Py_ssize_t i) {
-  PyObject *like = PyList_GetItem(forms, i), *form = like ? form_of(r, tensor, t, address, like) : 0;
-  if (!form) return -1;
-  const int is_other = form != like;
-  return PyList_SetItem(forms, i, form) ? -1 : is_other;
-}
-
-/* Take the tensor at a place, which is a pair of a container and a key, into the list, its address into the words, and what
- * it is into the forms; 1 where that is another form. */
-static int look_at(reader *r, PyObject *place, PyObject *tensors, PyObject *addresses, PyObject *forms, Py_ssize_t i) {
-  PyObject *container = PyTuple_GetItem(place, 0), *key = container ? PyTuple_GetItem(place, 1) : 0;
-  PyObject *tensor = key ? item_of(container, key) : 0;
+/* Look at the tensor at a place; 1 where it is of another form than at the last call, -1 with an exception. Where the tensor
+ * and its address are the same, its form is. */
+static int look_at(reader *r, Py_ssize_t i, PyObject *tensor) {
+  weight *w = r->weights + i;
+  const int is_same = w->tensor == tensor;
+  if (is_same && hiprt_tensor_is_at(&r->handles, tensor, r->addresses[i])) return 0;
   DLTensor t;
   uint64_t address;
-  char *was = tensor ? word_of(addresses, i) : 0;
-  const int is_same = was && PyList_GetItem(forms, i) != Py_None && PyList_GetItem(tensors, i) == tensor;
-  if (is_same && hiprt_tensor_is_at(&r->handles, tensor, was)) {
-    Py_DECREF(tensor);
-    return 0;
-  }
-  const int is_read = was ? address_of(r, tensor, &t, &address) : -1;
-  if (is_read < 0) {
-    Py_XDECREF(tensor);
-    return -1;
-  }
-  const int is_moved = memcmp(was, &address, sizeof address) != 0;
-  memcpy(was, &address, sizeof address);
-  const int is_other = is_same && !is_moved ? 0 : take_form(r, tensor, is_read ? &t : 0, address, forms, i);
-  if (is_same)
-    Py_DECREF(tensor);
-  else if (PyList_SetItem(tensors, i, tensor))
-    return -1;
+  const int is_read = address_of(r, tensor, &t, &address);
+  if (is_read < 0 || (is_same && address == r->addresses[i])) return is_read < 0 ? -1 : 0;
+  PyObject *form = form_of(r, tensor, is_read ? &t : 0, address, w->form);
+  if (!form) return -1;
+  const weight before = *w;
+  w->tensor = Py_NewRef(tensor);
+  w->form = form;
+  r->addresses[i] = address;
+  const int is_other = form != before.form;
+  Py_XDECREF(before.tensor);
+  Py_XDECREF(before.form);
   return is_other;
 }
 
-/* look(places, tensors, addresses, forms): whether a place has a tensor of another form than the list of forms says. The
- * lists and the bytearray say what is there from then on. Where the tensor and its address are the same, its form is. */
-static PyObject *look(PyObject *self, PyObject *args) {
-  PyObject *places, *tensors, *addresses, *forms;
-  if (!PyArg_ParseTuple(args, "O!O!O!O!", &PyList_Type, &places, &PyList_Type, &tensors, &PyByteArray_Type, &addresses,
-                        &PyList_Type, &forms))
-    return 0;
-  int has_other = 0;
-  for (Py_ssize_t i = 0; i < PyList_Size(places); i++) {
-    const int is_other = look_at((reader *)self, PyList_GetItem(places, i), tensors, addresses, forms, i);
-    if (is_other < 0) return 0;
-    has_other |= is_other;
+/* Return the number of what the weights are; NULL with an exception. */
+static PyObject *number_of(reader *r) {
+  PyObject *forms = PyTuple_New(r->n_weights);
+  for (Py_ssize_t i = 0; forms && i < r->n_weights; i++) PyTuple_SetItem(forms, i, Py_NewRef(r->weights[i].form));
+  PyObject *found = forms ? Py_XNewRef(PyDict_GetItemWithError(r->numbers, forms)) : 0;
+  if (forms && !found && !PyErr_Occurred()) {
+    found = PyLong_FromSsize_t(PyDict_Size(r->numbers));
+    if (found && PyDict_SetItem(r->numbers, forms, found)) Py_CLEAR(found);
   }
-  return PyBool_FromLong(has_other);
+  Py_XDECREF(forms);
+  return found;
+}
+
+/* Look at the tensors at all places, and return the number of what they are; NULL with an exception. */
+static PyObject *look(reader *r) {
+  PyObject *walked = 0, *key, *value;
+  Py_ssize_t at = 0;
+  for (Py_ssize_t i = 0; i < r->n_weights; i++) {
+    const weight *w = r->weights + i;
+    if (i + FORESEEN < r->n_weights) hiprt_tensor_foresee(&r->handles, w[FORESEEN].tensor, w[FORESEEN / 2].tensor);
+    if (w->container != walked) at = 0;
+    walked = w->container;
+    /* A dictionary is walked, which reads it in order; what is not there in the order of the places is looked up. */
+    PyObject *tensor = 0;
+    while (!tensor && PyDict_CheckExact(walked) && PyDict_Next(walked, &at, &key, &value))
+      if (key == w->key) tensor = Py_NewRef(value);
+    if (!tensor) tensor = PyObject_GetItem(walked, w->key);
+    const int is_other = tensor ? look_at(r, i, tensor) : -1;
+    Py_XDECREF(tensor);
+    if (is_other) Py_CLEAR(r->number);
+    if (is_other < 0) return 0;
+  }
+  if (!r->number) r->number = number_of(r);
+  return Py_XNewRef(r->number);
+}
+
+/* read(args, kwargs, autocast, modes, tensors, addresses): the signature of a call, a tuple of what the arguments are, of the
+ * next two, and of the weights' number; it is the last call's own where nothing differs. The tensors of the arguments are
+ * appended to a list, and to a bytearray their addresses and those of the weights. */
+static PyObject *read_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+  reader *r = (reader *)self;
+  if (count != 6 || !PyList_CheckExact(args[4]) || !PyByteArray_CheckExact(args[5])) {
+    PyErr_SetString(PyExc_TypeError, "read(args, kwargs, autocast, modes, tensors, addresses)");
+    return 0;
+  }
+  reading call = {r, args[4], args[5]};
+  PyObject *before = Py_XNewRef(r->signature), *parts[5] = {0}, *found = 0;
+  parts[0] = describe(&call, args[0], before ? PyTuple_GetItem(before, 0) : 0);
+  if (parts[0]) parts[1] = describe(&call, args[1], before ? PyTuple_GetItem(before, 1) : 0);
+  if (parts[1]) parts[4] = look(r);
+  if (parts[4] && !append_words(args[5], r->addresses, r->n_weights)) {
+    parts[2] = Py_NewRef(args[2]);
+    parts[3] = Py_NewRef(args[3]);
+    found = same_or_new(before, (PyObject *)&PyTuple_Type, parts, 5);
+  }
+  for (int i = 0; i < 5; i++) Py_XDECREF(parts[i]);
+  Py_XDECREF(before);
+  if (found && found != r->signature) {
+    before = r->signature;
+    r->signature = Py_NewRef(found);
+    Py_XDECREF(before);
+  }
+  return found;
+}
+
+/* weights(): the tensors at all places, as they were at the last call. */
+static PyObject *weights(PyObject *self, PyObject *unused) {
+  (void)unused;
+  const reader *r = (reader *)self;
+  PyObject *found = PyList_New(r->n_weights);
+  for (Py_ssize_t i = 0; found && i < r->n_weights; i++) {
+    PyObject *tensor = r->weights[i].tensor;
+    PyList_SetItem(found, i, Py_NewRef(tensor ? tensor : Py_None));
+  }
+  return found;
+}
+
+/* Take the places, which are pairs of a container and a key; -1 with an exception. */
+static int take_places(reader *r, PyObject *places) {
+  const Py_ssize_t count = PyList_Size(places);
+  r->weights = PyMem_Calloc((size_t)count + 1, sizeof *r->weights);
+  r->addresses = PyMem_Calloc((size_t)count + 1, sizeof *r->addresses);
+  if (!r->weights || !r->addresses) return PyErr_NoMemory(), -1;
+  for (; r->n_weights < count; r->n_weights++) {
+    PyObject *container, *key;
+    if (!PyArg_ParseTuple(PyList_GetItem(places, r->n_weights), "OO", &container, &key)) return -1;
+    r->weights[r->n_weights] = (weight){Py_NewRef(container), Py_NewRef(key), 0, 0};
+  }
+  return 0;
 }
 
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *keywords) {
   (void)keywords;
-  PyObject *tensor, *form, *plain, *pairs;
+  PyObject *tensor, *form, *plain, *pairs, *places, *numbers;
   unsigned long long alignment;
   hiprt_tensor_handles handles;
-  if (!PyArg_ParseTuple(args, "OOOKO!", &tensor, &form, &plain, &alignment, &PyList_Type, &pairs)) return 0;
+  if (!PyArg_ParseTuple(args, "OOOKO!O!O!", &tensor, &form, &plain, &alignment, &PyList_Type, &pairs, &PyList_Type, &places,
+                        &PyDict_Type, &numbers))
+    return 0;
   reader *r = hiprt_tensor_handles_learn(&handles, pairs) ? 0 : PyObject_New(reader, type);
   if (!r) return 0;
+  memset((char *)r + sizeof(PyObject), 0, sizeof *r - sizeof(PyObject));
   r->handles = handles;
   r->tensor = Py_NewRef(tensor);
   r->form = Py_NewRef(form);
   r->plain = Py_NewRef(plain);
   r->alignment = alignment;
   r->exchange = exchange_of(tensor);
-  r->next = 0;
-  r->mets = 0;
-  r->n_mets = 0;
+  r->numbers = Py_NewRef(numbers);
   r->data_ptr = PyObject_GetAttrString(tensor, "data_ptr");
   r->stride = r->data_ptr ? PyObject_GetAttrString(tensor, "stride") : 0;
   r->is_conj = r->stride ? PyObject_GetAttrString(tensor, "is_conj") : 0;
   r->is_neg = r->is_conj ? PyObject_GetAttrString(tensor, "is_neg") : 0;
   r->knowns = PyMem_Calloc(MOST_KNOWN, sizeof *r->knowns);
   if (!r->knowns) PyErr_NoMemory();
-  if (r->is_neg && r->knowns) return (PyObject *)r;
+  if (r->is_neg && r->knowns && !take_places(r, places)) return (PyObject *)r;
   Py_DECREF((PyObject *)r);
   return 0;
 }
 
 static void destroy(PyObject *self) {
   reader *r = (reader *)self;
-  PyObject *const held[] = {r->tensor, r->form, r->plain, r->data_ptr, r->stride, r->is_conj, r->is_neg};
+  PyObject *const held[] = {r->tensor, r->form,   r->plain,   r->data_ptr, r->stride,
+                            r->is_conj, r->is_neg, r->numbers, r->number,   r->signature};
   PyObject *type = (PyObject *)Py_TYPE(self);
   for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_XDECREF(held[i]);
   for (uint32_t i = 0; r->knowns && i < MOST_KNOWN; i++) Py_XDECREF(r->knowns[i].form);
@@ -408,16 +462,21 @@ static void destroy(PyObject *self) {
     Py_XDECREF(r->mets[i].reference);
     Py_XDECREF(r->mets[i].form);
   }
+  for (Py_ssize_t i = 0; i < r->n_weights; i++) {
+    PyObject *const parts[] = {r->weights[i].container, r->weights[i].key, r->weights[i].tensor, r->weights[i].form};
+    for (int part = 0; part < 4; part++) Py_XDECREF(parts[part]);
+  }
   PyMem_Free(r->knowns);
   PyMem_Free(r->mets);
+  PyMem_Free(r->weights);
+  PyMem_Free(r->addresses);
   PyObject_Free(self);
   Py_DECREF(type);
 }
 
 PyMODINIT_FUNC PyInit_tensors(void) {
-  static PyMethodDef methods[] = {{"describe", describe_from_python, METH_VARARGS, 0},
-                                  {"look", look, METH_VARARGS, 0},
-                                  {0}};
+  static PyMethodDef methods[] = {
+      {"read", (PyCFunction)(void (*)(void))read_call, METH_FASTCALL, 0}, {"weights", weights, METH_NOARGS, 0}, {0}};
   static PyType_Slot slots[] = {
       {Py_tp_new, (void *)make}, {Py_tp_dealloc, (void *)destroy}, {Py_tp_methods, methods}, {0, 0}};
   static PyType_Spec spec = {"hiprt.graphs.native.tensors.Reader", sizeof(reader), 0, Py_TPFLAGS_DEFAULT, slots};

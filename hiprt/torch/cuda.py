@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
 
 import hiprt
@@ -54,10 +55,12 @@ class Cuda:
             raise RuntimeError(f"torch works on {'ROCm' if torch.version.hip else 'CUDA'}, and hiprt on {provider}")
         self.torch = torch
         self.index = index
-        self.nothing = nullcontext() if torch.cuda.device_count() == 1 else None
+        # A lock that nobody waits for is the cheapest context: those of Python call functions of it.
+        self.nothing = threading.RLock() if torch.cuda.device_count() == 1 else None
         self.side = torch.cuda.Stream(index)  # captures, which the default stream does not allow
         self.streams: dict[int, hiprt.Stream] = {}
-        self.latest: Any = None  # torch's stream of the last call
+        self.handle = -1  # of torch's stream of the last call
+        self.latest: Any = None  # that stream
         self.pool: Any = None  # for captures that teach, and the graph for which torch keeps it
 
     def current(self) -> AbstractContextManager[Any]:
@@ -67,15 +70,14 @@ class Cuda:
     def stream(self) -> hiprt.Stream:
         """Return torch's current stream, which waits for the one of the last call: all graphs share intermediates."""
         handle = self.torch._C._cuda_getCurrentRawStream(self.index)
-        if self.latest is None or self.latest.cuda_stream != handle:
+        if handle != self.handle:
             current = self.torch.cuda.current_stream(self.index)
             if self.latest is not None:
                 current.wait_stream(self.latest)
-            self.latest = current
-        found = self.streams.get(handle)
-        if found is None:
-            found = self.streams[handle] = hiprt.Stream.from_handle(handle, describe(self.index))
-        return found
+            self.handle, self.latest = handle, current
+            if handle not in self.streams:
+                self.streams[handle] = hiprt.Stream.from_handle(handle, describe(self.index))
+        return self.streams[handle]
 
     def seeds(self) -> bytes:
         """Return the state of torch's random numbers, of which a captured function must draw none."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 from hiprt import core, objects
@@ -23,7 +23,6 @@ __all__ = ["Graphed", "graphed"]
 
 MOST_PUZZLES = 32  # captures of a signature that are made once more, to find what follows from nothing
 ALIGNMENT = 256  # bytes, up to which torch and its libraries choose kernels by addresses
-NOWHERE = b"\xff" * 8  # an address that no tensor has
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 tensors_module = objects.load("hiprt.graphs.native.tensors")
 
@@ -90,18 +89,16 @@ class Graphed:
         self.modules = list(dict.fromkeys(each for each in given if isinstance(each, torch.nn.Module)))
         self.slots = list(slots_of(torch, given))
         self.labels = [label for label, _, _ in self.slots]
-        self.places = [(place, key) for _, place, key in self.slots]
-        self.reader = tensors_module.Reader(torch.Tensor, Form, described, ALIGNMENT, handles(torch))
+        self.numbers: dict[tuple[Form, ...], int] = {}  # of what the weights have been
+        places = [(place, key) for _, place, key in self.slots]
+        tells = torch.Tensor, Form, described, ALIGNMENT, handles(torch)
+        self.reader = tensors_module.Reader(*tells, places, self.numbers)
+        self.is_autocast, self.autocast_dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
         self.device: Any = None
         self.kept: dict[Any, Kept] = {}
         self.latest: Kept | None = None
-        self.signature: tuple[Any, ...] = (None, None, None, None, -1)
+        self.signature: tuple[Any, ...] | None = None
         self.current: Kept | None = None  # of this signature
-        self.weights: list[Any] = [None] * len(self.places)
-        self.addresses = bytearray(NOWHERE * len(self.places))
-        self.forms: list[Form | None] = [None] * len(self.places)
-        self.numbers: dict[tuple[Form | None, ...], int] = {}
-        self.number = 0
         self.captures = 0
         self.held: list[tuple[Recording, Captured]] = []  # whose memory executable graphs may have addresses of
         self.lock = threading.RLock()
@@ -127,54 +124,48 @@ class Graphed:
             this call.
         """
         with self.lock:
-            return self.call(args, kwargs)
+            inputs: list[Any] = []
+            words = bytearray()
+            autocast = self.is_autocast("cuda"), self.autocast_dtype("cuda")
+            modes = tuple([module.training for module in self.modules])
+            signature = self.reader.read(args, kwargs, autocast, modes, inputs, words)
+            kept, why = self.current, ""
+            if signature is not self.signature:
+                kept, why = self.change(signature)
+            if kept is None:
+                return self.first(signature, partial(self.run, args, kwargs), inputs, why)
+            if not kept.refused and flags.graph:
+                with self.device.current():
+                    self.adopted.given = self.device.stream()
+                    if kept is self.latest and kept.words == words:
+                        self.adopted.again()
+                    else:
+                        self.launch(kept, partial(self.run, args, kwargs), inputs, words)
+                results = kept.results
+                if results is not None:
+                    tensors = inputs + self.reader.weights() if results.lie_elsewhere else inputs
+                    return results.of_call(tensors, None if self.overwrite else self.device.copy)
+            return self.eagerly(partial(self.run, args, kwargs), kept.refused or "HIPRT_GRAPH=0", why)
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Find what is kept for the arguments, and run by it."""
-        tensors: list[Any] = []
-        words = bytearray()
-        context = self.torch.is_autocast_enabled("cuda"), self.torch.get_autocast_dtype("cuda")
-        describe, before = self.reader.describe, self.signature
-        positional, named = describe(args, before[0], tensors, words), describe(kwargs, before[1], tensors, words)
-        modes = tuple([module.training for module in self.modules])
-        signature = positional, named, context, modes, self.weights_number()
-        inputs = len(tensors)
-        tensors += self.weights
-        words += self.addresses
-        kept, why = self.current, ""
-        if signature != before:
-            why = self.difference(signature)
-            self.signature = signature
-            kept = self.current = self.kept.pop(signature, None)
-            if kept is not None:
-                self.kept[signature] = kept
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function itself."""
+        with self.torch.no_grad():
+            return self.function(*args, **kwargs)
 
-        def function() -> Any:
-            with self.torch.no_grad():
-                return self.function(*args, **kwargs)
+    def change(self, signature: tuple[Any, ...]) -> tuple[Kept | None, str]:
+        """Return what is kept of a signature that differs from the last call's, and the first difference."""
+        why = self.difference(signature)
+        self.signature = signature
+        kept = self.current = self.kept.pop(signature, None)
+        if kept is not None:
+            self.kept[signature] = kept
+        return kept, why
 
-        if kept is None:
-            return self.first(signature, function, tensors, why)
-        if kept.refused or not flags.graph:
-            return self.eagerly(function, kept.refused or "HIPRT_GRAPH=0", why)
-        with self.device.current():
-            self.launch(kept, function, tensors, words, inputs)
-        if kept.refused:
-            return self.eagerly(function, kept.refused, why)
-        assert kept.results is not None
-        return kept.results.of_call(tensors, None if self.overwrite else self.device.copy)
-
-    def launch(
-        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], words: bytearray, inputs: int
-    ) -> None:
-        """Launch what the function launches, or note in `kept` why that cannot be."""
-        self.adopted.given = self.device.stream()
-        if kept is self.latest and kept.words == words:
-            self.adopted.again()
-            return
+    def launch(self, kept: Kept, function: Callable[[], Any], inputs: list[Any], words: bytearray) -> None:
+        """Launch what the function launches for other memory, or note in `kept` why that cannot be."""
         self.latest = None
         try:
-            self.prepare(kept, function, tensors, words, inputs)
+            self.prepare(kept, function, inputs, words)
         except HipError as error:
             if error.name != "HIPRT_E_FOREIGN":
                 raise
@@ -188,11 +179,12 @@ class Graphed:
         if len(self.held) > 1:
             self.let_go()
 
-    def first(self, signature: tuple[Any, ...], function: Callable[[], Any], tensors: list[Any], why: str) -> Any:
+    def first(self, signature: tuple[Any, ...], function: Callable[[], Any], inputs: list[Any], why: str) -> Any:
         """Run a call of a new signature eagerly, which makes ready what must not be made while it is captured."""
         kept = self.current = self.kept[signature] = Kept()
         while len(self.kept) > flags.graph_keys:
             del self.kept[next(iter(self.kept))]
+        tensors = inputs + self.reader.weights()
         devices = {(tensor.device.type, tensor.device.index) for tensor in tensors}
         if self.device is None and len(devices) == 1:
             self.device = device_of(tensors[0].device)
@@ -212,20 +204,19 @@ class Graphed:
         self.stats.count(Event(self.name, "eager", reason, difference=why))
         return function()
 
-    def prepare(
-        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], words: bytearray, inputs: int
-    ) -> None:
+    def prepare(self, kept: Kept, function: Callable[[], Any], inputs: list[Any], words: bytearray) -> None:
         """Launch the work for tensors at other addresses than those of the last launch: patched, or captured again."""
         pointers = kept.pointers
         if pointers is not None and pointers.may_move(words):
             if not self.adopted.point(pointers, words):
                 self.adopted.launch_recording(pointers.at(core.ffi.from_buffer("uint64_t[]", words)))
             return
+        tensors = inputs + self.reader.weights()
         starts, places = addresses(words), core.ffi.from_buffer("uint64_t[]", words)
         puzzles = kept.pointers.puzzles if kept.pointers is not None else 0
         captured, recording = self.capture(function, is_first=kept.captured is None)
         if kept.captured is not None:
-            self.tell(kept, starts, inputs)
+            self.tell(kept, starts, len(inputs))
         if kept.pointers is not None and kept.pointers.learn(recording, starts):
             # The first capture's memory stays in use, and this one's goes.
             self.adopted.launch_recording(kept.pointers.at(places))
@@ -288,22 +279,9 @@ class Graphed:
             where = f"{name}: {before[i]:#x} -> {starts[i]:#x}"
         self.stats.count(Event(self.name, "capture", f"{len(moved)} tensors lie elsewhere", 0, where))
 
-    def weights_number(self) -> int:
-        """Return a number of what the weights are, and look at none whose address and object are those of last time."""
-        count = len(self.places)
-        try:
-            is_other = self.reader.look(self.places, self.weights, self.addresses, self.forms)
-        except BaseException:
-            # What changed is lost: the next call looks at all.
-            self.weights, self.addresses, self.forms = [None] * count, bytearray(NOWHERE * count), [None] * count
-            raise
-        if is_other or not self.numbers:
-            self.number = self.numbers.setdefault(tuple(self.forms), len(self.numbers))
-        return self.number
-
     def difference(self, signature: tuple[Any, ...]) -> str:
         """Describe the first argument that is of another kind than at the last call."""
-        if self.signature[-1] < 0:
+        if self.signature is None:
             return ""
         names = "arguments", "named arguments", "autocast", "training"
         told = (differs(*each) for each in zip(names, self.signature, signature))

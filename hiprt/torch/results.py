@@ -36,6 +36,13 @@ class Results:
     memory : sequence of (int, int)
         Their addresses and sizes in bytes.
 
+    Attributes
+    ----------
+    lie_elsewhere : bool
+        Whether some lie in the memory of arguments and weights.
+    only : Tensor or None
+        What the function returned, where that is one tensor of its own.
+
     Raises
     ------
     ValueError
@@ -45,8 +52,9 @@ class Results:
     def __init__(self, torch: Any, results: Any, tensors: Sequence[Any], memory: Sequence[tuple[int, int]]) -> None:
         self.torch = torch
         self.leaves, self.tree = torch.utils._pytree.tree_flatten(results)
-        self.is_one = len(self.leaves) == 1 and self.leaves[0] is results
         self.views = [self.view(leaf, tensors, memory) for leaf in self.leaves]
+        self.lie_elsewhere = any(view is not None for view in self.views)
+        self.only = results if isinstance(results, torch.Tensor) and not self.lie_elsewhere else None
 
     def view(self, leaf: Any, tensors: Sequence[Any], memory: Sequence[tuple[int, int]]) -> View | None:
         """Find the tensor in which a result lies; None for a result of its own, and for what is no tensor."""
@@ -72,8 +80,8 @@ class Results:
         copy : callable or None
             Copies what the graph wrote; None: that itself is returned.
         """
-        if self.is_one:
-            return self.leaf(self.leaves[0], self.views[0], tensors, copy)
+        if self.only is not None:
+            return copy(self.only) if copy else self.only
         leaves = [self.leaf(leaf, view, tensors, copy) for leaf, view in zip(self.leaves, self.views)]
         return self.torch.utils._pytree.tree_unflatten(leaves, self.tree)
 

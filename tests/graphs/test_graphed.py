@@ -427,7 +427,7 @@ def test_forms_of_views_are_told_apart(device):
     for _ in range(2):
         for view in views:
             tensors, words = [], bytearray()
-            form = reader.describe(view, None, tensors, words)
+            form = reader.read((view,), {}, None, None, tensors, words)[0][1]
             address = view.data_ptr()
             wanted = view.shape, view.stride(), view.dtype, view.device, address & -address & 255, view.is_conj()
             assert form == (*wanted, view.is_neg())
@@ -439,49 +439,79 @@ def test_a_tensor_that_comes_again_is_asked_what_it_is_where_that_may_have_chang
     reader = hiprt.torch.graphed(lambda x: x, name="again").reader
     whole, pair = torch.arange(64.0), torch.view_as_complex(torch.zeros(64, 2))
 
-    def form(value, like=None):
-        return reader.describe(value, like, [], bytearray())
+    def form(value):
+        return reader.read((value,), {}, None, None, [], bytearray())[0][1]
 
     first = form(whole)
-    assert form(whole, first) is first
-    assert form(whole[:64], first) is first
+    assert form(whole) is first
+    assert form(whole[:64]) is first
     whole.resize_(8, 8)
-    assert form(whole, first).shape == (8, 8)
-    plain = form(pair.imag)
+    assert form(whole).shape == (8, 8)
     negated = pair.conj().imag
+    assert not form(pair.imag).is_negated
     assert pair.imag.data_ptr() == negated.data_ptr()
-    assert form(negated, plain).is_negated
-    assert not form(pair.imag, plain).is_negated
+    assert form(negated).is_negated
+    assert not form(pair.imag).is_negated
     del negated
-    assert form(pair.conj().imag, plain).is_negated
+    assert form(pair.conj().imag).is_negated
 
 
 @pytest.mark.parametrize("has_handles", [True, False])
 def test_weights_that_change_in_place_are_seen(has_handles):
     """A tensor that gets other memory, with torch's stable C functions and without them; None is no tensor."""
     pairs = function.handles(torch) if has_handles else []
-    reader = function.tensors_module.Reader(torch.Tensor, function.Form, function.described, 256, pairs)
     weights = {"w": torch.nn.Parameter(tensor(1).view(torch.float32)), "v": tensor(2)}
-    places = [(weights, name) for name in weights]
-    tensors, words, forms = [None, None], bytearray(b"\xff" * 16), [None, None]
+    places, numbers = [(weights, name) for name in weights], {}
+    asked = torch.Tensor, function.Form, function.described, 256, pairs
+    reader = function.tensors_module.Reader(*asked, places, numbers)
 
     def look():
-        is_other = reader.look(places, tensors, words, forms)
-        assert tensors == [weights["w"], weights["v"]]
-        assert np.frombuffer(words, np.uint64).tolist() == [each.data_ptr() for each in tensors]
-        assert [form.shape for form in forms] == [each.shape for each in tensors]
-        return is_other
+        words = bytearray()
+        number = reader.read((), {}, None, None, [], words)[-1]
+        assert all(each is now for each, now in zip(reader.weights(), weights.values(), strict=True))
+        assert np.frombuffer(words, np.uint64).tolist() == [each.data_ptr() for each in weights.values()]
+        assert [form.shape for form in list(numbers)[number]] == [each.shape for each in weights.values()]
+        return number
 
-    assert look()
-    assert not look()
+    assert look() == 0
+    assert look() == 0
     weights["w"].data = tensor(3).view(torch.float32)
-    assert not look()
-    weights["v"].set_(tensor(4, 2 * N))
-    assert look()
+    assert look() == 0
+    kept = weights["v"]
+    kept.set_(tensor(4, 2 * N))
+    assert look() == 1
     weights["v"] = None
     for _ in range(2):
         with pytest.raises(TypeError):
-            reader.look([(weights, "v")], [None], bytearray(b"\xff" * 8), [None])
+            look()
+    weights["w"] = tensor(5, 3 * N)
+    with pytest.raises(TypeError):
+        look()
+    weights["v"] = kept
+    assert look() == 2
+
+
+def test_weights_are_found_wherever_a_dictionary_has_them():
+    """It may have other keys between them, another order, and keys that are equal to those that it had first."""
+    weights = {"a": tensor(1), "none": None, "b": tensor(2), "c": tensor(3)}
+    places = [(weights, name) for name in "abc"]
+    asked = torch.Tensor, function.Form, function.described, 256, function.handles(torch)
+    reader = function.tensors_module.Reader(*asked, places, {})
+
+    def look():
+        reader.read((), {}, None, None, [], bytearray())
+        return all(each is weights[name] for each, name in zip(reader.weights(), "abc", strict=True))
+
+    assert look()
+    weights["a"] = weights.pop("a")
+    assert look()
+    kept = weights.pop("b")
+    weights["".join(["b"])] = kept.clone()
+    weights["c"] = tensor(4)
+    assert look()
+    del weights["c"]
+    with pytest.raises(KeyError):
+        look()
 
 
 def test_the_text_of_a_difference_is_made_when_somebody_asks(device, monkeypatch):

@@ -19,7 +19,7 @@ class Tensor:
         return 4096
 
     def stride(self):
-        reader.describe([Tensor() for _ in range(self.inner)], None, [], bytearray())
+        read([Tensor() for _ in range(self.inner)])
         return (1,)
 
     def is_conj(self):
@@ -28,12 +28,18 @@ class Tensor:
     is_neg = is_conj
 
 
-reader = objects.load("hiprt.graphs.native.tensors").Reader(Tensor, Form, type, 256, [])
+reader = objects.load("hiprt.graphs.native.tensors").Reader(Tensor, Form, type, 256, [], [], {})
+
+
+def read(tensors):
+    return reader.read((tensors,), {}, None, None, [], bytearray())[0][1]
+
+
 outer = Tensor()
 outer.inner = 1000
 tensors = [Tensor(), outer, Tensor()]
 for _ in range(2):
-    described = reader.describe(tensors, None, [], bytearray())
+    described = read(tensors)
     assert described == (list, *[Form((1,), (1,), "float32", "cpu", 0, False, False)] * 3), described
     outer.inner *= 10
 """
