@@ -8,14 +8,14 @@ from hiprt import core
 from hiprt.device import Device
 from hiprt.flags import RUNG_NAMES, flags
 from hiprt.graphs.launch.canary import canary
-from hiprt.graphs.launch.trust import trusted, why_not
+from hiprt.graphs.launch.trust import decided, trusted, why_not
 from hiprt.hip_versions import runtime
 
 __all__ = ["allowed", "allows", "fanout", "may_overlap", "rules", "why_no_graph"]
 
 RUNGS = {name: 1 << getattr(core.lib, f"HIPRT_{name.upper()}") for name in RUNG_NAMES}
-# By device and slots: what the rules were made of, the rules, and why their fan-out is not what its flag says.
-made: dict[tuple[int, int], tuple[int, frozenset[str], Any, str]] = {}
+# By device and slots: what the rules were made of, and what `rules` returns.
+made: dict[tuple[int, int], tuple[int, frozenset[str], tuple[Any, str]]] = {}
 
 
 def allowed(device: Device) -> frozenset[str]:
@@ -76,10 +76,11 @@ def rules(device: Device, slots: int) -> tuple[Any, str]:
     HipError
         The canary's kernel could not be loaded.
     """
-    version, trust = flags.version, trusted(device)
-    known = made.get((device.index, slots))
-    if known is not None and known[0] == version and known[1] is trust:
-        return known[2:]
+    version, index = flags.version, device.index
+    known = made.get((index, slots))
+    if known is not None and known[0] == version and known[1] is decided.get(index):
+        return known[2]
+    trust = trusted(device)
     bound, reason = fanout(device)
     # The kernel of a canary is never freed.
     guard = canary(device.index).core if flags.graph_canary else core.ffi.NULL
@@ -97,5 +98,5 @@ def rules(device: Device, slots: int) -> tuple[Any, str]:
             "canary": guard,
         },
     )
-    made[device.index, slots] = version, trust, out, reason
+    made[index, slots] = version, trust, (out, reason)
     return out, reason

@@ -370,11 +370,13 @@ class Ladder:
         try:
             if isinstance(found, int):
                 raise core.failure(found)
-            count, reason, key, seconds, *first = found
+            count, reason, key, seconds, first = found
             stats = self.stats
             stats.changed += count
             stats.patched += count
-            stats.count(Event(self.name, "patch", reason, key, "", seconds), ArgumentDifference(*first))
+            # Tuples with names are made by Python functions of theirs, which cost more than these.
+            event = tuple.__new__(Event, (self.name, "patch", reason, key, "", seconds, ""))
+            stats.count(event, tuple.__new__(ArgumentDifference, first))
             exec_.launch(stream)
         except HipError as error:
             self.replace(exec_, stream, error)

@@ -22,9 +22,11 @@ static PyObject *may_move(PyObject *module, PyObject *args) {
   return starts ? PyBool_FromLong(hiprt_pointers_may_move(pointers, starts)) : 0;
 }
 
-/* point(ladder, exec, pointers, words, stream, rules): hiprt_ladder_point. Return None where nothing has changed, a status
+/* point(ladder, exec, pointers, words, stream, rules): hiprt_ladder_point. Return None where nothing has changed, because
+ * that is not to be done or memory is not as it must be, a status
  * where it failed, and else the number of nodes that were patched, why, the key, the seconds that it took, and the first of
- * the nodes: its number, its name, and its first argument that differs, as a number, as it was and as it is. */
+ * the nodes, as ArgumentDifference has it: its number, its name, and its first argument that differs, as a number, as it was
+ * and as it is, of which nothing is declared. */
 static PyObject *point(PyObject *module, PyObject *args) {
   unsigned long long ladder, exec, table, stream, rules;
   PyObject *words;
@@ -32,6 +34,7 @@ static PyObject *point(PyObject *module, PyObject *args) {
   hiprt_pointers *pointers = (hiprt_pointers *)(uintptr_t)table;
   const uint64_t *starts = starts_of(words, pointers);
   if (!starts) return 0;
+  if (!hiprt_pointers_may_move(pointers, starts)) Py_RETURN_NONE;
   hiprt_choice choice;
   hiprt_pointed pointed;
   int status;
@@ -42,10 +45,10 @@ static PyObject *point(PyObject *module, PyObject *args) {
   if (status) return PyLong_FromLong(status);
   if (!choice.exec) Py_RETURN_NONE;
   const hiprt_difference *d = &pointed.shown;
-  return Py_BuildValue("IsKdIyIy#y#", choice.differing, choice.reason,
+  return Py_BuildValue("IsKd(IyIy#y#O)", choice.differing, choice.reason,
                        (unsigned long long)hiprt_recorder_key(hiprt_exec_recorder(choice.exec)), choice.seconds, choice.first,
                        d->name, d->argument, d->size ? d->was : "", (Py_ssize_t)d->size, d->size ? d->now : "",
-                       (Py_ssize_t)d->size);
+                       (Py_ssize_t)d->size, Py_None);
 }
 
 PyMODINIT_FUNC PyInit_pointing(void) {

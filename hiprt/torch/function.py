@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -101,7 +100,7 @@ class Graphed:
         self.current: Kept | None = None  # of this signature
         self.captures = 0
         self.held: list[tuple[Recording, Captured]] = []  # whose memory executable graphs may have addresses of
-        self.lock = threading.RLock()
+        self.lock = self.adopted.ladder.lock
         update_wrapper(self, function, updated=())
 
     @property
@@ -140,7 +139,7 @@ class Graphed:
                     if kept is self.latest and kept.words == words:
                         self.adopted.again()
                     else:
-                        self.launch(kept, partial(self.run, args, kwargs), inputs, words)
+                        self.launch(kept, args, kwargs, inputs, words)
                 results = kept.results
                 if results is not None:
                     tensors = inputs + self.reader.weights() if results.lie_elsewhere else inputs
@@ -161,20 +160,23 @@ class Graphed:
             self.kept[signature] = kept
         return kept, why
 
-    def launch(self, kept: Kept, function: Callable[[], Any], inputs: list[Any], words: bytearray) -> None:
+    def launch(
+        self, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], words: bytearray
+    ) -> None:
         """Launch what the function launches for other memory, or note in `kept` why that cannot be."""
         self.latest = None
-        try:
-            self.prepare(kept, function, inputs, words)
-        except HipError as error:
-            if error.name != "HIPRT_E_FOREIGN":
-                raise
-            kept.refused = str(error)
-        except (RuntimeError, ValueError) as error:
-            kept.refused = f"it cannot be captured: {error}"
-        if kept.refused:
-            kept.captured = kept.results = kept.pointers = None
-            return
+        if kept.pointers is None or not self.adopted.point(kept.pointers, words):
+            try:
+                self.prepare(kept, partial(self.run, args, kwargs), inputs, words)
+            except HipError as error:
+                if error.name != "HIPRT_E_FOREIGN":
+                    raise
+                kept.refused = str(error)
+            except (RuntimeError, ValueError) as error:
+                kept.refused = f"it cannot be captured: {error}"
+            if kept.refused:
+                kept.captured = kept.results = kept.pointers = None
+                return
         kept.words, self.latest = words, kept
         if len(self.held) > 1:
             self.let_go()
@@ -205,14 +207,12 @@ class Graphed:
         return function()
 
     def prepare(self, kept: Kept, function: Callable[[], Any], inputs: list[Any], words: bytearray) -> None:
-        """Launch the work for tensors at other addresses than those of the last launch: patched, or captured again."""
-        pointers = kept.pointers
-        if pointers is not None and pointers.may_move(words):
-            if not self.adopted.point(pointers, words):
-                self.adopted.launch_recording(pointers.at(core.ffi.from_buffer("uint64_t[]", words)))
+        """Launch a recording of the work for tensors at other addresses: it is pointed there, or captured again."""
+        starts, places = addresses(words), core.ffi.from_buffer("uint64_t[]", words)
+        if kept.pointers is not None and kept.pointers.may_move(words):
+            self.adopted.launch_recording(kept.pointers.at(places))
             return
         tensors = inputs + self.reader.weights()
-        starts, places = addresses(words), core.ffi.from_buffer("uint64_t[]", words)
         puzzles = kept.pointers.puzzles if kept.pointers is not None else 0
         captured, recording = self.capture(function, is_first=kept.captured is None)
         if kept.captured is not None:
