@@ -7,9 +7,9 @@ another input         the input lies elsewhere
 torch: replay         torch's graph, behind a copy of the input to where it was captured
 torch: capture        torch captures the function anew, and launches that
 
-Only the host's time counts: the queue is drained between calls, which is not timed. The function is a decode step of a
-transformer. With ``--changes``, weights, inputs and caches are exchanged at random, and each call is compared bit by
-bit with a new capture of torch's.
+Only the host's time counts: the queue is drained between calls, which is not timed. The ways take turns, call by call:
+a slow phase of the host slows all of them. The function is a decode step of a transformer. With ``--changes``, weights,
+inputs and caches are exchanged at random, and each call is compared bit by bit with a new capture of torch's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,7 +30,7 @@ from hiprt.command import set_run
 from hiprt.machine import machine
 from hiprt.torch import Graphed, graphed
 
-__all__ = ["Report", "Work", "add_arguments", "compare", "measure", "run"]
+__all__ = ["Report", "Turns", "Work", "add_arguments", "compare", "graphed_ways", "in_turn", "run"]
 
 WIDTH, INNER, HEADS, BATCH, POSITIONS = 1024, 4096, 16, 4, 128
 SETS = 3  # places among which a tensor is exchanged
@@ -45,7 +46,7 @@ class Way:
     Attributes
     ----------
     us : dict
-        Microseconds of the host, ``median`` and ``p99``.
+        Microseconds of the host, ``p10``, ``median`` and ``p99``.
     rungs : dict
         How often each rung was taken meanwhile; empty for torch's own graphs.
     captures : int
@@ -179,16 +180,74 @@ def transformer(layers: int, seed: int = 0) -> Work:
     return Work(forward, weights, caches, {**places, **kept}, made(BATCH, WIDTH, count=INPUTS), torch.cuda.synchronize)
 
 
-def measure(work: Work, others: int = 10, calls: int = 300, seed: int = 1) -> dict[str, Way]:
-    """Time calls with nothing changed, with other weights, and with another input.
+@dataclass
+class Turns:
+    """Calls of one way, which takes turns with others.
+
+    Attributes
+    ----------
+    call : callable
+        What is timed.
+    change : callable
+        What comes before each call.
+    settle : callable
+        Undoes what other ways' turns did, before the change.
+    run : Graphed or None
+        What is called, whose rungs are counted.
+    every : int
+        In how many rounds it has one turn.
+    """
+
+    call: Callable[[], Any]
+    change: Callable[[], Any] = lambda: None
+    settle: Callable[[], Any] = lambda: None
+    run: Graphed | None = None
+    every: int = 1
+    us: list[float] = field(default_factory=list)
+    rungs: Counter[str] = field(default_factory=Counter)
+    captures: int = 0
+
+    def take(self, drain: Callable[[], Any]) -> None:
+        """Time one call; what comes before and behind it is not timed."""
+        self.settle()
+        drain()
+        self.change()
+        before = dict(self.run.stats.rungs) if self.run else {}
+        captures = self.run.captures if self.run else 0
+        start = time.perf_counter()
+        self.call()
+        self.us.append((time.perf_counter() - start) * 1e6)
+        drain()
+        if self.run:
+            self.rungs += Counter(self.run.stats.rungs)
+            self.rungs -= Counter(before)
+            self.captures += self.run.captures - captures
+
+    @property
+    def way(self) -> Way:
+        """What the calls cost."""
+        found = sorted(self.us)
+        low, high = (found[min(len(found) - 1, len(found) * share // 100)] for share in (10, 99))
+        return Way({"p10": low, "median": statistics.median(found), "p99": high}, dict(self.rungs), self.captures)
+
+
+def in_turn(ways: dict[str, Turns], drain: Callable[[], Any], rounds: int) -> dict[str, Way]:
+    """Time one call of each way in each round, and return what each way's calls cost."""
+    for i in range(rounds):
+        for turns in ways.values():
+            if i % turns.every == 0:
+                turns.take(drain)
+    return {name: turns.way for name, turns in ways.items()}
+
+
+def graphed_ways(work: Work, others: int = 10, seed: int = 1) -> dict[str, Turns]:
+    """Return calls with nothing changed, with other weights, and with another input, which have been warmed up.
 
     Parameters
     ----------
     work : Work
     others : int
         How many weights lie elsewhere, drawn anew for each call.
-    calls : int
-        How many calls are timed.
     seed : int
     """
     draw = random.Random(seed)
@@ -213,29 +272,25 @@ def measure(work: Work, others: int = 10, calls: int = 300, seed: int = 1) -> di
             run(work.inputs[0])
         for each in work.inputs:
             run(each)
-    ways = {
-        "nothing changed": (False, lambda: None),
-        "other weights": (False, other_weights),
-        "other weights, overwrite": (True, other_weights),
-        "another input": (False, other_input),
-    }
-    found = {}
-    for name, (overwrite, change) in ways.items():
+
+    def turns(overwrite: bool, change: Callable[[], Any]) -> Turns:
         run = runs[overwrite]
-        run(work.inputs[at % len(work.inputs)])
-        before, captured = dict(run.stats.rungs), run.captures
 
-        def call(run: Graphed = run) -> None:
-            run(work.inputs[at % len(work.inputs)])
+        def call() -> Any:
+            return run(work.inputs[at % len(work.inputs)])
 
-        us = timed(call, change, work.drain, calls)
-        rungs = {rung: count - before[rung] for rung, count in run.stats.rungs.items() if count > before[rung]}
-        found[name] = Way(us, rungs, run.captures - captured)
-    return found
+        return Turns(call, change, call, run)
+
+    return {
+        "nothing changed": turns(False, lambda: None),
+        "other weights": turns(False, other_weights),
+        "other weights, overwrite": turns(True, other_weights),
+        "another input": turns(False, other_input),
+    }
 
 
-def measure_torch(work: Work, calls: int) -> dict[str, Way]:
-    """Time torch's own graph, and what it takes to capture it anew."""
+def torch_ways(work: Work) -> dict[str, Turns]:
+    """Return replays of torch's own graph, and captures of it anew."""
     place = work.inputs[0].clone()
     graph, _ = captured(work, place)
 
@@ -243,15 +298,13 @@ def measure_torch(work: Work, calls: int) -> dict[str, Way]:
         place.copy_(work.inputs[1])
         graph.replay()
 
-    found = {"torch: replay": Way(timed(replay, lambda: None, work.drain, calls))}
     kept: list[Any] = []
 
     def again() -> None:
         kept[:] = [captured(work, place)]
         kept[0][0].replay()
 
-    found["torch: capture"] = Way(timed(again, lambda: None, work.drain, max(3, calls // 30)))
-    return found
+    return {"torch: replay": Turns(replay), "torch: capture": Turns(again, every=30)}
 
 
 def captured(work: Work, x: Any) -> tuple[Any, Any]:
@@ -315,22 +368,6 @@ def compare(work: Work, changes: int, reference: Callable[[Any], Any], seed: int
     return wrong, run.captures
 
 
-def timed(call: Callable[[], Any], change: Callable[[], Any], drain: Callable[[], Any], calls: int) -> dict[str, float]:
-    """Return what calls take the host in microseconds; a change before each and the wait behind it are not timed."""
-
-    def times() -> Iterator[float]:
-        for _ in range(calls):
-            change()
-            start = time.perf_counter()
-            call()
-            yield (time.perf_counter() - start) * 1e6
-            drain()
-
-    drain()
-    found = sorted(times())
-    return {"median": statistics.median(found), "p99": found[min(calls - 1, calls * 99 // 100)]}
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``hiprt bench graphed``."""
     parser.add_argument("--layers", metavar="N", type=positive, default=12, help="layers (default: 12)")
@@ -348,7 +385,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError("bench graphed: torch is not installed") from None
 
     work = transformer(options.layers)
-    ways = {**measure(work, options.others, options.calls), **measure_torch(work, options.calls)}
+    ways = in_turn({**graphed_ways(work, options.others), **torch_ways(work)}, work.drain, options.calls)
     patch = ways["other weights"].us["median"] - ways["nothing changed"].us["median"]
     wrong, captures = compare(work, options.changes, by_torch(work)) if options.changes > 0 else (0, 0)
     counts = options.layers, len(work.weights), options.others, options.calls
@@ -364,10 +401,10 @@ def table(report: Report) -> str:
     for name, way in report.ways.items():
         told = [f"{rung} {count}" for rung, count in way.rungs.items()]
         told += [f"captured {way.captures}"] if way.captures else []
-        rows.append((name, f"{way.us['median']:.1f}", f"{way.us['p99']:.1f}", ", ".join(told)))
+        rows.append((name, *(f"{us:.1f}" for us in way.us.values()), ", ".join(told)))
     what = f"{report.layers} layers, {report.weights} weights, {report.others} of them others ({report.device})"
     lines = [
-        text_table((what, "us a call", "p99", "rungs"), rows),
+        text_table((what, "p10, us", "median", "p99", "rungs"), rows),
         f"other weights take {report.patch_us:.1f} us more than none",
     ]
     if report.changes:

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from helpers.torch_device import expected, stack, stand_in, tensor  # noqa: E402
 
 from hiprt import __main__  # noqa: E402
-from hiprt.bench.graphed import INPUTS, Report, Work, compare, measure, table, timed  # noqa: E402
+from hiprt.bench.graphed import INPUTS, Report, Turns, Work, compare, graphed_ways, in_turn, table  # noqa: E402
 
 WEIGHTS = 12
 
@@ -32,7 +32,7 @@ def work(device):
 
 def test_ways_take_their_rungs(work):
     """Nothing is captured while calls are timed: what is elsewhere is patched, and the rest replayed."""
-    ways = measure(work, others=4, calls=20)
+    ways = in_turn(graphed_ways(work, others=4), work.drain, 20)
     rungs = {name: way.rungs for name, way in ways.items()}
     assert rungs["nothing changed"] == {"replay": 20}
     for name in ("other weights", "other weights, overwrite", "another input"):
@@ -51,12 +51,19 @@ def test_random_changes_are_compared(work):
     assert compare(work, 20, lambda x: expected(x, work.weights) + 1)[0] == 20
 
 
-def test_changes_and_waits_are_not_timed():
-    """A change comes before each call, and a wait before the first and behind each."""
+def test_ways_take_turns():
+    """What undoes other turns and a change come before each call, and a wait behind it; a slow way has fewer turns."""
     told = []
-    us = timed(lambda: told.append("call"), lambda: told.append("change"), lambda: told.append("wait"), 3)
-    assert told == ["wait", *["change", "call", "wait"] * 3]
-    assert 0 < us["median"] <= us["p99"]
+
+    def turns(name, every=1):
+        parts = [lambda part=part: told.append(f"{name} {part}") for part in ("call", "change", "settle")]
+        return Turns(*parts, every=every)
+
+    ways = in_turn({"a": turns("a"), "b": turns("b", every=2)}, lambda: told.append("wait"), 3)
+    a, b = ([f"{name} settle", "wait", f"{name} change", f"{name} call", "wait"] for name in "ab")
+    assert told == [*a, *b, *a, *a, *b]
+    for way in ways.values():
+        assert 0 < way.us["p10"] <= way.us["median"] <= way.us["p99"]
 
 
 def test_a_machine_without_a_gpu_is_told(monkeypatch, capsys):
