@@ -46,6 +46,28 @@ CODE_GENERATION = (
     "compile/tokens",
     "engine/code_object",
 )
+# Most of the CPU device's files include most of these, and half of what their compilation took was reading them.
+STANDARD_HEADERS = (
+    "algorithm",
+    "array",
+    "atomic",
+    "condition_variable",
+    "cstdio",
+    "cstring",
+    "deque",
+    "functional",
+    "map",
+    "memory",
+    "mutex",
+    "optional",
+    "set",
+    "shared_mutex",
+    "string",
+    "thread",
+    "unordered_map",
+    "utility",
+    "vector",
+)
 # The part of a header that Python sees too.
 PUBLIC = re.compile(r"/\* cffi begin \*/\n(.*?)/\* cffi end \*/", re.DOTALL)
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
@@ -262,11 +284,18 @@ def up_to_date(target: Path, depfile: Path) -> bool:
 def objects_folder(objects: Path, compilers: dict[str, list[str]]) -> Iterator[Path]:
     """Hold the folder of the objects that these compilers make with these flags.
 
-    An object tells nobody which compiler wrote it, so each set of commands has a folder of its own. Another build of
-    the same folder waits: an object that is half written looks as if it were up to date.
+    An object tells nobody which compiler wrote it, so each set of commands has a folder of its own, and so have each
+    version of a compiler and each list of precompiled headers, which gcc does not name among what a file depends on.
+    Another build of the same folder waits: an object that is half written looks as if it were up to date.
     """
     name = re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
-    folder = objects / f"{name}-{hashlib.sha256(repr(compilers).encode()).hexdigest()[:12]}"
+    versions = [
+        subprocess.run([*command, "--version"], check=True, stdout=subprocess.PIPE).stdout
+        for command in compilers.values()
+    ]
+    folder = (
+        objects / f"{name}-{hashlib.sha256(repr((compilers, versions, STANDARD_HEADERS)).encode()).hexdigest()[:12]}"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -285,6 +314,20 @@ def compile_all(sources: list[Path], objects: Path, compilers: dict[str, list[st
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(compile_one, sources))
+
+
+def precompile(header: Path, command: list[str]) -> list[str]:
+    """Precompile a header for a compiler that is to include it in front of every file; return its command for that.
+
+    Both gcc and clang find the precompiled form by its name beside the header, or else read the header.
+    """
+    made = header.with_name(f"{header.name}.gch")
+    if not up_to_date(made, made.with_suffix(".d")):
+        subprocess.run(
+            [*command, "-MMD", "-MF", str(made.with_suffix(".d")), "-x", "c++-header", str(header), "-o", str(made)],
+            check=True,
+        )
+    return [*command, "-include", str(header)]
 
 
 def needs_python(file: Path) -> bool:
@@ -330,7 +373,9 @@ def build_cpu_device(target: Path, objects: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with objects_folder(objects, compilers) as folder:
         write_code_generation(folder / "code_generation.h")
-        compilers[".cpp"].append(f"-I{folder}")
+        standard = folder / "standard.h"
+        write_if_changed(standard, "".join(f"#include <{name}>\n" for name in STANDARD_HEADERS))
+        compilers[".cpp"] = [*precompile(standard, compilers[".cpp"]), f"-I{folder}"]
         outs = compile_all([*sorted(CPU.rglob("*.cpp")), *sorted(CACHE.glob("*.c"))], folder, compilers)
         fresh = target.with_suffix(".so.new")
         whole = "-Wl,-z,now" if sanitize_flags() else "-Wl,--no-undefined"
@@ -340,8 +385,14 @@ def build_cpu_device(target: Path, objects: Path) -> None:
         put_in_place(fresh, target)
 
 
+def write_if_changed(header: Path, text: str) -> None:
+    """Write a header; one that says the same already is left alone, so that nothing is compiled for it again."""
+    if not header.exists() or header.read_text() != text:
+        header.write_text(text)
+
+
 def write_code_generation(header: Path) -> None:
-    """Define the hash of the code in `CODE_GENERATION`'s sources; a header that says the same already is left alone.
+    """Define the hash of the code in `CODE_GENERATION`'s sources.
 
     Comments, blank lines and includes do not count, so that rewording a comment or moving a file makes nobody compile
     their kernels again.
@@ -352,9 +403,7 @@ def write_code_generation(header: Path) -> None:
             source = (CPU / f"{name}.{end}").read_text()
             code = re.sub(r"(?m)(^|\s+)//(\s.*)?$|^#include .*$", "", source)
             digest.update("\n".join(line for line in code.splitlines() if line.strip()).encode())
-    text = f'#define HIPRT_CODE_GENERATION "{digest.hexdigest()}"\n'
-    if not header.exists() or header.read_text() != text:
-        header.write_text(text)
+    write_if_changed(header, f'#define HIPRT_CODE_GENERATION "{digest.hexdigest()}"\n')
 
 
 def build_c_library(folder: Path, target: Path) -> None:

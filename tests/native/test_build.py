@@ -1,5 +1,6 @@
 """The build of the native code: several at a time, which share their objects."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -12,6 +13,7 @@ from hiprt.native import build
 
 COMPILER = """#!/bin/sh
 # Writes an object in two steps; the linker takes those only that this compiler has finished.
+case "$*" in *--version) cat "$0"; exit ;; esac
 for each; do
   case "$last$each" in -o*) out="$each" ;; esac
   case "$each" in -o) last=-o ;; -c) compiles=1 ;; *.o) objects="$objects $each"; last= ;; *) last= ;; esac
@@ -55,6 +57,44 @@ def test_each_compiler_has_objects_of_its_own(tmp_path, monkeypatch):
     for name in ("cc", "cross-cc", "cc"):
         monkeypatch.setenv("CC", compiler(tmp_path / name))
         build.build_library(tmp_path / "libhiprt.so", tmp_path / "objects")
+
+
+def test_each_version_of_a_compiler_has_objects_of_its_own(tmp_path):
+    """It may have been replaced, and does not read what another one precompiled."""
+    named = compiler(tmp_path / "cc")
+    with build.objects_folder(tmp_path, {".c": [named]}) as first:
+        pass
+    (tmp_path / "cc").write_text(f"{COMPILER}# another\n")
+    with build.objects_folder(tmp_path, {".c": [named]}) as second:
+        assert second != first
+
+
+def test_what_changed_is_compiled_again(tmp_path, monkeypatch):
+    """A file whose header is another one, and all files when others than before are read in front of them."""
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    source, header = tmp_path / "one.cpp", tmp_path / "one.h"
+    source.write_text('#include "one.h"\nstd::vector<int> one(NUMBER);\n')
+
+    def made():
+        compilers = {".cpp": [*build.compiler("CXX"), "-std=c++17"]}
+        with build.objects_folder(tmp_path / "objects", compilers) as folder:
+            standard = folder / "standard.h"
+            build.write_if_changed(standard, "".join(f"#include <{name}>\n" for name in build.STANDARD_HEADERS))
+            compilers[".cpp"] = build.precompile(standard, compilers[".cpp"])
+            (out,) = build.compile_all([source], folder, compilers)
+        return out, out.stat().st_mtime_ns
+
+    monkeypatch.setattr(build, "STANDARD_HEADERS", ("vector",))
+    header.write_text("#define NUMBER 1\n")
+    first = made()
+    assert made() == first
+    header.write_text("#define NUMBER 2\n")
+    os.utime(header, ns=(first[1] + 10**9, first[1] + 10**9))
+    second = made()
+    assert second[0] == first[0]
+    assert second[1] > first[1]
+    monkeypatch.setattr(build, "STANDARD_HEADERS", ("vector", "cstdio"))
+    assert made()[0] != first[0]
 
 
 @pytest.mark.parametrize("wanted", ["inplace", "editable_mode", ""])
