@@ -348,11 +348,16 @@ def public_functions() -> list[str]:
     return re.findall(r"^[a-z][\w *]*?\b(hiprt_\w+)\(", text, re.MULTILINE)
 
 
-def build_library(target: Path, objects: Path) -> None:
-    """Compile the core without Python into ``target``, which exports what the public header declares."""
+def library_compilers() -> dict[str, list[str]]:
+    """Return the command that compiles the core without Python."""
     includes = [f"-I{folder}" for folder in CORE_FOLDERS]
     flags = [*compile_flags("-std=c11"), "-DHIPRT_BUILDS_LIBRARY", "-Wno-unused-parameter", *includes]
-    compilers = {".c": [*compiler("CC"), *flags]}
+    return {".c": [*compiler("CC"), *flags]}
+
+
+def build_library(target: Path, objects: Path) -> None:
+    """Compile the core without Python into ``target``, which exports what the public header declares."""
+    compilers = library_compilers()
     target.parent.mkdir(parents=True, exist_ok=True)
     with objects_folder(objects, compilers) as folder:
         outs = compile_all(plain_sources(), folder, compilers)

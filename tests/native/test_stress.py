@@ -11,9 +11,8 @@ from hiprt.native import build
 def make(folder, sanitizer, monkeypatch, root):
     """Build the CPU device, the C core and the stress program with a sanitizer."""
     device = build_device(folder, sanitizer, monkeypatch, root)
-    flags = [*build.compile_flags("-std=c11"), "-Wno-unused-parameter", *(f"-I{each}" for each in build.CORE_FOLDERS)]
-    compilers = {".c": ["gcc", *flags]}
-    with build.objects_folder(root / "build" / "stress", compilers) as where:
+    compilers = build.library_compilers()
+    with build.objects_folder(root / "build" / "libhiprt", compilers) as where:
         objects = build.compile_all(build.plain_sources(), where, compilers)
     program = folder / "stress"
     # As Python sees the core: its headers are C's own.
