@@ -374,9 +374,7 @@ class Ladder:
             stats = self.stats
             stats.changed += count
             stats.patched += count
-            # Tuples with names are made by Python functions of theirs, which cost more than these.
-            event = tuple.__new__(Event, (self.name, "patch", reason, key, "", seconds, ""))
-            stats.count(event, tuple.__new__(ArgumentDifference, first))
+            stats.count(Event(self.name, "patch", reason, key, "", seconds), ArgumentDifference(*first))
             exec_.launch(stream)
         except HipError as error:
             self.replace(exec_, stream, error)

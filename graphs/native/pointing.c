@@ -22,11 +22,10 @@ static PyObject *may_move(PyObject *module, PyObject *args) {
   return starts ? PyBool_FromLong(hiprt_pointers_may_move(pointers, starts)) : 0;
 }
 
-/* point(ladder, exec, pointers, words, stream, rules): hiprt_ladder_point. Return None where nothing has changed, because
- * that is not to be done or memory is not as it must be, a status
- * where it failed, and else the number of nodes that were patched, why, the key, the seconds that it took, and the first of
- * the nodes, as ArgumentDifference has it: its number, its name, and its first argument that differs, as a number, as it was
- * and as it is, of which nothing is declared. */
+/* point(ladder, exec, pointers, words, stream, rules): hiprt_ladder_point. Return None where nothing has been done,
+ * since memory is not as it must be or another launch is needed, a status where it failed, and else the number of nodes that
+ * were patched, why, the key, the seconds that it took, and the fields of an ArgumentDifference: the first node's number, its
+ * name, and its first argument that differs, as a number, as it was and as it is, of which nothing is declared. */
 static PyObject *point(PyObject *module, PyObject *args) {
   unsigned long long ladder, exec, table, stream, rules;
   PyObject *words;

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 import hiprt
@@ -55,8 +54,7 @@ class Cuda:
             raise RuntimeError(f"torch works on {'ROCm' if torch.version.hip else 'CUDA'}, and hiprt on {provider}")
         self.torch = torch
         self.index = index
-        # A lock that nobody waits for is the cheapest context: those of Python call functions of it.
-        self.nothing = threading.RLock() if torch.cuda.device_count() == 1 else None
+        self.nothing = nullcontext() if torch.cuda.device_count() == 1 else None
         self.side = torch.cuda.Stream(index)  # captures, which the default stream does not allow
         self.streams: dict[int, hiprt.Stream] = {}
         self.handle = -1  # of torch's stream of the last call
