@@ -7,8 +7,8 @@ another input         the input lies elsewhere
 torch: replay         torch's graph, behind a copy of the input to where it was captured
 torch: capture        torch captures the function anew, and launches that
 
-Only the host's time counts: the queue is drained between calls, which is not timed. The ways take turns, call by call:
-a slow phase of the host slows all of them. The function is a decode step of a transformer. With ``--changes``, weights,
+Only the host's time counts: the queue is drained between calls, which is not timed. The ways take turns of some calls:
+a slow phase of the host slows all of them, and each finds the host's caches as its own calls left them. The function is a decode step of a transformer. With ``--changes``, weights,
 inputs and caches are exchanged at random, and each call is compared bit by bit with a new capture of torch's.
 """
 
@@ -36,6 +36,7 @@ WIDTH, INNER, HEADS, BATCH, POSITIONS = 1024, 4096, 16, 4, 128
 SETS = 3  # places among which a tensor is exchanged
 INPUTS = 16  # places of the input, more than there are executable graphs that remember one
 WARM_UP = 20  # exchanges of weights, in which each has been elsewhere once
+TURN = 20  # calls of one way in a row
 EPS = 1e-6
 
 
@@ -232,11 +233,12 @@ class Turns:
 
 
 def in_turn(ways: dict[str, Turns], drain: Callable[[], Any], rounds: int) -> dict[str, Way]:
-    """Time one call of each way in each round, and return what each way's calls cost."""
-    for i in range(rounds):
+    """Time one call of each way for each round, some in a row, and return what each way's calls cost."""
+    for begin in range(0, rounds, TURN):
         for turns in ways.values():
-            if i % turns.every == 0:
-                turns.take(drain)
+            for i in range(begin, min(begin + TURN, rounds)):
+                if i % turns.every == 0:
+                    turns.take(drain)
     return {name: turns.way for name, turns in ways.items()}
 
 

@@ -22,6 +22,7 @@ TEMPLATE = {
     "EARLY": "int",
     "HELPERS": "int",
     "SHARERS": "int",
+    "PARTNERS": "int",
     "MEMBERS_ALONE": "int",
     "VECTORS": "int",
 }
@@ -58,6 +59,9 @@ class VectorRing(NamedTuple):
         The threadgroups, among which the tiles are divided evenly.
     sharers : int
         The neighbouring threadgroups that have their tiles in common and divide the steps of a row.
+    partners : int
+        The neighbouring threadgroups, 1 or 2, that have tiles of their own and divide the vectors that they bring to 16
+        bits; 2 only without sharers.
     """
 
     alone: Ring
@@ -68,6 +72,7 @@ class VectorRing(NamedTuple):
     helpers: int
     groups: int
     sharers: int = 1
+    partners: int = 1
 
 
 def vector_ring_of(product: Product, target: Target, is_normed: bool = True) -> VectorRing | None:
@@ -171,6 +176,7 @@ def vector_ring_configuration(product: Product, ring: VectorRing) -> Configurati
         The vector ring does not fit the matrix.
     """
     alone, simdgroups = ring.alone, ring.teams * ring.alone.split // ring.sharers + ring.helpers
+    in_cluster = ring.sharers * ring.partners
     if (
         not takes_integers(product._replace(batch=1))
         or not 2 <= product.batch <= MOST_VECTORS
@@ -179,11 +185,13 @@ def vector_ring_configuration(product: Product, ring: VectorRing) -> Configurati
         or simdgroups > MOST_SIMDGROUPS
         or ring.sharers not in SHARERS
         or alone.split % ring.sharers
-        or min(ring.groups, product.tiles) < ring.sharers
+        or ring.partners not in (1, 2)
+        or (ring.partners > 1 and ring.sharers > 1)
+        or min(ring.groups, product.tiles) < in_cluster
         or needed_bytes(product, alone.split, ring.teams, ring.depth, ring.per, ring.sharers) > SHARED_BYTES
     ):
         raise ValueError(f"qmv: {ring} does not fit {product}")
-    shared = ring.teams, alone.split, ring.depth, ring.per, ring.early, ring.helpers, ring.sharers
+    shared = ring.teams, alone.split, ring.depth, ring.per, ring.early, ring.helpers, ring.sharers, ring.partners
     template = dict(zip(TEMPLATE, (*shared, alone.teams * alone.split, product.batch)))
-    groups = min(ring.groups, product.tiles) // ring.sharers * ring.sharers
+    groups = min(ring.groups, product.tiles) // in_cluster * in_cluster
     return Configuration((groups, 1, 1), (simdgroups * 32, 1, 1), template)

@@ -213,13 +213,15 @@ def test_several_vectors_have_the_bits_of_one_at_any_magnitude():
     [
         (VectorRing(Ring(2, 4, 1, 1, 1, 4), 2, 1, 2, 1, 1, 6, 2), 6),  # steps that are not there
         (VectorRing(Ring(1, 2, 2, 2, 1, 4), 3, 2, 1, 2, 0, 4, 2), 4),
+        (VectorRing(Ring(2, 4, 1, 1, 1, 4), 2, 1, 2, 1, 1, 6, 1, 2), 6),
+        (VectorRing(Ring(1, 2, 2, 2, 1, 4), 3, 2, 1, 2, 7, 4, 1, 2), 4),
     ],
 )
-@pytest.mark.parametrize("batch", [3, 8])
-def test_threadgroups_that_share_rows_have_the_bits_of_one(ring, steps, batch):
-    """A GPU with clusters runs two threadgroups for the same rows, other devices one."""
+@pytest.mark.parametrize("batch", [3, 5, 8])
+def test_threadgroups_of_a_cluster_have_the_bits_of_one(ring, steps, batch):
+    """Two threadgroups share rows, or divide the vectors that they bring, on GPUs; other devices have no clusters."""
     if "bulk_copies" not in target_of(hiprt.current_stream()).features:
-        ring = ring._replace(sharers=1)
+        ring = ring._replace(sharers=1, partners=1)
     with force_generic():
         given = steps * 256, hiprt.bfloat16, 64, 4, ring, ring.alone
         check_rows(batch, 136, *given, norm=True, swiglu=True)

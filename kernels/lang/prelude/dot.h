@@ -97,9 +97,20 @@ HIPRT_INLINE uint pair_mad(uint a, uint b, uint c) {
 template <typename T>
 HIPRT_INLINE uint pair_product(uint a, uint b) { return pair_mad<T>(a, b, 0x80008000u); }  // -0 keeps the sign of 0
 
-// The lower halves of two words in one, and the upper ones.
+// The lower halves of two words in one, and the upper ones; then the lower bytes of four halves, and the upper ones.
+#if HIPRT_TARGET_NVIDIA
+HIPRT_INLINE uint low_pair(uint a, uint b) { return __byte_perm(a, b, 0x5410u); }
+HIPRT_INLINE uint high_pair(uint a, uint b) { return __byte_perm(a, b, 0x7632u); }
+HIPRT_INLINE uint low_bytes(uint a, uint b) { return __byte_perm(a, b, 0x6420u); }
+HIPRT_INLINE uint high_bytes(uint a, uint b) { return __byte_perm(a, b, 0x7531u); }
+#else
 HIPRT_INLINE uint low_pair(uint a, uint b) { return (a & 0xffffu) | b << 16; }
 HIPRT_INLINE uint high_pair(uint a, uint b) { return a >> 16 | (b & 0xffff0000u); }
+HIPRT_INLINE uint low_bytes(uint a, uint b) {
+  return (a & 255u) | (a >> 16 & 255u) << 8 | (b & 255u) << 16 | (b >> 16 & 255u) << 24;
+}
+HIPRT_INLINE uint high_bytes(uint a, uint b) { return low_bytes(a >> 8, b >> 8); }
+#endif
 
 // A pair of subnormal halves holds two codes in units of 2^-24. Every other pair of 4-bit codes is 16 times as large, and
 // `arranged` divides its factors by 16. Codes i and i + 16 / BITS of a word make a pair.

@@ -36,28 +36,47 @@ HIPRT_INLINE void wait_for_stage(uint barrier, uint turn) {
       : "memory");
 }
 
-// Threadgroups of a cluster: this one's place, a barrier of all their threads that orders threadgroup memory, and a load from
-// the place that `at` is in the memory of another.
+// Threadgroups of a cluster: this one's place, a barrier of all their threads that orders threadgroup memory, in one step or in
+// two, and a load from or a store to the place that `at` is in the memory of another.
 HIPRT_INLINE uint place_in_cluster() {
   uint place;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(place));
   return place;
 }
+HIPRT_INLINE void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+HIPRT_INLINE void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 HIPRT_INLINE void cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+  arrive_in_cluster();
+  wait_for_cluster();
+}
+HIPRT_INLINE uint place_in_memory_of(const void* at, uint place) {
+  uint there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(uint(__cvta_generic_to_shared(at))), "r"(place));
+  return there;
 }
 HIPRT_INLINE float load_of_cluster(const float* at, uint place) {
   float value;
-  asm volatile("{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %1, %2;\nld.shared::cluster.f32 %0, [there];\n}"
-               : "=f"(value)
-               : "r"(uint(__cvta_generic_to_shared(at))), "r"(place)
-               : "memory");
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(place_in_memory_of(at, place)) : "memory");
   return value;
+}
+HIPRT_INLINE void store_in_cluster(uint* at, uint value, uint place) {
+  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(place_in_memory_of(at, place)), "r"(value) : "memory");
+}
+HIPRT_INLINE void store_in_cluster(float* at, float value, uint place) { store_in_cluster((uint*)at, as_type<uint>(value), place); }
+template <typename T>
+HIPRT_INLINE void store_in_cluster(pack<T, 2>* at, pack<T, 2> pair, uint place) {
+  asm volatile("st.shared::cluster.v2.u32 [%0], {%1, %2};" ::"r"(place_in_memory_of(at, place)), "r"(as_type<uint>(pair.values[0])),
+               "r"(as_type<uint>(pair.values[1]))
+               : "memory");
 }
 #else  // a cluster is one threadgroup
 HIPRT_INLINE uint place_in_cluster() { return 0; }
 HIPRT_INLINE void cluster_barrier() { threadgroup_barrier(mem_flags::mem_threadgroup); }
+HIPRT_INLINE void arrive_in_cluster() {}
+HIPRT_INLINE void wait_for_cluster() {}
 HIPRT_INLINE float load_of_cluster(const float* at, uint) { return *at; }
+template <typename T>
+HIPRT_INLINE void store_in_cluster(T*, T, uint) {}
 #endif
 
 }  // namespace hiprt

@@ -43,7 +43,8 @@ HIPRT_INLINE float float_of_byte(uint word, uint i) {
 // come by bulk copies before the vector is there.
 template <typename T, uint WIDTH, uint GROUP, uint ROWS, uint SIMDGROUPS>
 struct router_rows {
-  static constexpr uint EACH = WIDTH / 512, GROUPS = WIDTH / GROUP, TURNS = (ROWS + SIMDGROUPS - 1) / SIMDGROUPS;
+  static constexpr uint PARTS = WIDTH / 512, GROUPS = WIDTH / GROUP, BESIDE = SIMDGROUPS < PARTS ? 1 : SIMDGROUPS / PARTS;
+  static constexpr uint TURNS = (ROWS + BESIDE - 1) / BESIDE;
   const uint* codes;
   const T *scales, *biases, *norm;
   uint first, count;
@@ -72,23 +73,25 @@ struct router_rows {
 #endif
   }
 
-  // Take the vector and leave a word for each row.
-  HIPRT_INLINE void take(const device T* x, float eps, device uint* words, uint all_rows, threadgroup ulong* full, uint simdgroup, uint lane) {
+  // Take the vector and leave a word for each row. A simdgroup takes a part of the vector, which BESIDE of them have in common
+  // and divide the rows. `sums` has room for a number of each row and part, and for one more of each part.
+  HIPRT_INLINE void take(
+      const device T* x, float eps, device uint* words, uint all_rows, threadgroup ulong* full, threadgroup float* sums,
+      uint simdgroup, uint lane) {
     typedef pack<uint, 4> piece;
-    const device piece* const from = (const device piece*)x;
-    // All of it is asked for at once, and read again in a loop, whose few instructions are sooner there than those of all turns.
-#pragma unroll
-    for (uint e = 0; e < 2 * EACH; e++) load_now(from + e * 32 + lane);
+    threadgroup float* const squares = sums + ROWS * PARTS;
+    const device piece* const from = (const device piece*)x + lane * 2;
+    const uint own = simdgroup % PARTS, beside = simdgroup / PARTS;
+    piece values[2] = {load_now(from + own * 64), load_now(from + own * 64 + 1)};
 #if HIPRT_TARGET_NVIDIA
     wait_for_stage(in_shared(full), 0);
 #endif
-    float totals[TURNS] = {}, square = 0.0f;
 #pragma unroll 1
-    for (uint e = 0; e < EACH; e++) {
-      const uint at = e * 32 + lane;
-      float v[16], sum = 0.0f;
-      const piece values[2] = {load_now(from + 2 * at), load_now(from + 2 * at + 1)};
+    for (uint part = own; part < PARTS && beside < BESIDE; part += SIMDGROUPS) {
+      const uint at = part * 32 + lane;
+      if (part != own) values[0] = load_now(from + part * 64), values[1] = load_now(from + part * 64 + 1);
       const piece weighs[2] = {*(const piece*)(norm + at * 16), *(const piece*)(norm + at * 16 + 8)};
+      float v[16], sum = 0.0f, square = 0.0f;
 #pragma unroll
       for (uint i = 0; i < 16; i++) {
         const uint both = values[i / 8].values[i / 2 % 4], weigh = weighs[i / 8].values[i / 2 % 4];
@@ -97,25 +100,41 @@ struct router_rows {
         v[i] = value * (i % 2 ? high_of<T>(weigh) : low_of<T>(weigh));
         sum += v[i];
       }
+      float totals[TURNS + 1];
 #pragma unroll
       for (uint r = 0; r < TURNS; r++) {
-        const uint row = min(r * SIMDGROUPS + simdgroup, count - 1);
+        const uint row = min(r * BESIDE + beside, count - 1);
         const piece taken = *(const piece*)(codes + row * (WIDTH / 4) + at * 4);
-        float dot = 0.0f;
+        float dots[2] = {};
 #pragma unroll
-        for (uint i = 0; i < 16; i++) dot = mad(float_of_byte(taken.values[i / 4], i % 4), v[i], dot);
-        totals[r] = mad(float(scales[row * GROUPS + at * 16 / GROUP]), dot, totals[r]);
-        totals[r] = mad(float(biases[row * GROUPS + at * 16 / GROUP]), sum, totals[r]);
+        for (uint i = 0; i < 16; i++) dots[i % 2] = mad(float_of_byte(taken.values[i / 4], i % 4), v[i], dots[i % 2]);
+        const float scale = float(scales[row * GROUPS + at * 16 / GROUP]), bias = float(biases[row * GROUPS + at * 16 / GROUP]);
+        totals[r] = mad(scale, dots[0] + dots[1], bias * sum);
+      }
+      totals[TURNS] = square;
+#pragma unroll
+      for (uint other = 16; other > 0; other /= 2) {
+#pragma unroll
+        for (uint r = 0; r <= TURNS; r++) totals[r] += simd_shuffle_xor(totals[r], other);
+      }
+      if (lane == 0) {
+        for (uint r = 0; r < TURNS; r++) {
+          if (r * BESIDE + beside < count) sums[(r * BESIDE + beside) * PARTS + part] = totals[r];
+        }
+        if (beside == 0) squares[part] = totals[TURNS];
       }
     }
-    const float factor = rsqrt(simd_sum(square) / float(WIDTH) + eps);
-#pragma unroll
-    for (uint r = 0; r < TURNS; r++) {
-      const float logit = simd_sum(totals[r]) * factor;
-      const uint local = r * SIMDGROUPS + simdgroup, row = first + local;
-      if (lane < LOGIT_COPIES && local < count) {
-        atomic_store_explicit((device atomic_uint*)words + lane * all_rows + row, word_of_logit<T>(logit, row), memory_order_relaxed);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint i = simdgroup * 32 + lane; i < count * LOGIT_COPIES; i += SIMDGROUPS * 32) {
+      const uint local = i / LOGIT_COPIES, copy = i % LOGIT_COPIES;
+      float logit = 0.0f, square = 0.0f;
+      for (uint part = 0; part < PARTS; part++) {
+        logit += sums[local * PARTS + part];
+        square += squares[part];
       }
+      logit *= rsqrt(square / float(WIDTH) + eps);
+      atomic_store_explicit(
+          (device atomic_uint*)words + copy * all_rows + first + local, word_of_logit<T>(logit, first + local), memory_order_relaxed);
     }
   }
 };

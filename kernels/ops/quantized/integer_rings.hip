@@ -36,16 +36,17 @@ threadgroup float partial[2 * ROUND * SPLIT * 8];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 const uint member = simdgroup_index_in_threadgroup, split = member % SPLIT, team = member / SPLIT;
 #if ROUTED
+constexpr uint ROWS = EXPERTS + SHARED, MOST = (ROWS + ROUTERS - 1) / ROUTERS;
 threadgroup ulong router_full[1];
+threadgroup float router_sums[(MOST + 1) * (WIDTH / 512)];
 if (threadgroup_position_in_grid.x < uint(ROUTERS)) {
   begin_next();
-  constexpr uint ROWS = EXPERTS + SHARED, MOST = (ROWS + ROUTERS - 1) / ROUTERS;
   router_rows<T, WIDTH, ROUTER_GROUP, MOST, MEMBERS> rows = {router, router_scales, router_biases, norm, 0, 0};
   rows.first = min(threadgroup_position_in_grid.x * MOST, ROWS);
   rows.count = min(MOST, ROWS - rows.first);
   if (rows.count > 0) rows.ask((threadgroup uchar*)copied, router_full, thread_index_in_threadgroup);
   wait_for_inputs();
-  if (rows.count > 0) rows.take(x, eps, arrivals + FIRST_LOGIT, ROWS, router_full, member, lane);
+  if (rows.count > 0) rows.take(x, eps, arrivals + FIRST_LOGIT, ROWS, router_full, router_sums, member, lane);
   return;
 }
 #endif
@@ -74,6 +75,7 @@ const auto fetch_parts = [&](piece* to, const device T* from, uint base) {
 #pragma unroll
   for (uint r = 0; r < RUNS; r++) {
     const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
+    to[r] = {{0, 0, 0, 0}};
     if (lane < PACKS && own < OWN && step < STEPS) to[r] = load_now((const device piece*)(from + step * STEP + lane * 8));
   }
 };
@@ -154,46 +156,42 @@ for (uint base = 0; base < SHARE; base += RUNS) {
 #pragma unroll
     for (uint d = EARLY; d < uint(DEPTH); d++) fetch_first(d);
   }
+  // Steps go side by side, so that the exchanges of one wait for those of no other.
+  float v[RUNS][8], largest[RUNS], sum[RUNS];
 #pragma unroll
   for (uint r = 0; r < RUNS; r++) {
-    const uint own = (base + r) * TEAMS + team;
-    const bool is_there = lane < PACKS && own < OWN && own * SPLIT + split < STEPS;
-    float v[8], largest = 0.0f, sum = 0.0f;
+    const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
+    const float factor = CHOICE == SUMMED && own < OWN && step < STEPS ? factors[step / STEPS_EACH] : 1.0f;
     for (int i = 0; i < 8; i++) {
       const uint both = values[r].values[i / 2], weigh = NORMED ? weights[r].values[i / 2] : 0u;
-      v[i] = !is_there ? 0.0f : i % 2 ? high_of<T>(both) : low_of<T>(both);
-      if (CHOICE == SUMMED) v[i] *= is_there ? factors[(own * SPLIT + split) / STEPS_EACH] : 0.0f;
+      v[r][i] = i % 2 ? high_of<T>(both) : low_of<T>(both);
+      if (CHOICE == SUMMED) v[r][i] *= factor;
       if (NORMED) {
-        square = mad(v[i], v[i], square);
-        v[i] = !is_there ? 0.0f : v[i] * (i % 2 ? high_of<T>(weigh) : low_of<T>(weigh));
+        square = mad(v[r][i], v[r][i], square);
+        v[r][i] *= i % 2 ? high_of<T>(weigh) : low_of<T>(weigh);
       }
-      largest = max(largest, abs(v[i]));
-      sum += v[i];
     }
-    for (uint other = 1; other < SLOT / 8; other *= 2) {
-      largest = max(largest, simd_shuffle_xor(largest, other));
-      sum += simd_shuffle_xor(sum, other);
+    largest[r] = largest_of(v[r]);
+    sum[r] = sum_of(v[r]);
+  }
+  for (uint other = 1; other < SLOT / 8; other *= 2) {
+#pragma unroll
+    for (uint r = 0; r < RUNS; r++) {
+      largest[r] = fmax(largest[r], simd_shuffle_xor(largest[r], other));
+      sum[r] += simd_shuffle_xor(sum[r], other);
     }
-    // The largest becomes at most 32,512: 127 times 256, so that its first part has 8 bits when rounded.
-    const uint exponent = min(max(as_type<uint>(largest * 1.008f) >> 23, 20u), 240u);
-    const float up = as_type<float>((268u - exponent) << 23);
-    uint parts[2][2] = {};
-    for (int i = 0; i < 8; i++) {
-      const int whole = int(rint(v[i] * up)), first = (whole + 128) >> 8;
-      const uint field = FIELDS == 2 ? i % 2 : i / 4, place = (FIELDS == 2 ? i / 2 : i % 4) * 8;
-      parts[0][field] |= uint(first & 255) << place;
-      parts[1][field] |= uint(whole & 255) << place;
-    }
-    if (is_there) {
-      if (lane % (SLOT / 8) == 0) {
-        own_sums[own * 4 + lane / (SLOT / 8)] = {{sum, as_type<float>((exponent - 14u - (FIELDS == 2 ? 4u : 0u)) << 23)}};
-      }
+  }
+#pragma unroll
+  for (uint r = 0; r < RUNS; r++) {
+    const uint own = (base + r) * TEAMS + team, exponent = unit_exponent(largest[r]);
+    const byte_planes planes = planes_of<BITS>(v[r], exponent);
+    if (lane < PACKS && own < OWN && own * SPLIT + split < STEPS) {
+      if (lane % (SLOT / 8) == 0) own_sums[own * 4 + lane / (SLOT / 8)] = {{sum[r], unit_of<BITS>(exponent)}};
       // Two words of a piece: of one word of codes both fields, or of two words the only one.
       const uint word = lane * (BITS / 4), pair = word % 4 * FIELDS / 2;
       threadgroup piece* const to = held + own * HELD + pair / 2 * 16 + word / 16 * 8 + word / 4 % 4 * 2;
-      for (uint p = 0; p < 2; p++) {
-        *(threadgroup pack<uint, 2>*)((threadgroup uint*)(to + p) + pair % 2 * 2) = {{parts[p][0], parts[p][1]}};
-      }
+      *(threadgroup pack<uint, 2>*)((threadgroup uint*)to + pair % 2 * 2) = planes.upper;
+      *(threadgroup pack<uint, 2>*)((threadgroup uint*)(to + 1) + pair % 2 * 2) = planes.lower;
     }
   }
 }

@@ -10,9 +10,11 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.tuning.rings import TEMPLATE, shared_bytes
 from hiprt.kernels.tuning.target import Target
 
-__all__ = ["arguments_of", "constants_of", "ring_kernel"]
+__all__ = ["PLANES", "arguments_of", "constants_of", "ring_kernel"]
 
 BODY = "quantized/integer_rings.hip"
+# How x is brought to 16 bits, here and for several vectors.
+PLANES = "quantized/byte_planes.h"
 # The body's names of the ways to take matrices.
 MATRICES = ("ONE", "GATHERED", "SUMMED")
 # Parameters of the body that a kernel may leave out, and the constants that replace them.
@@ -103,7 +105,7 @@ def ring_kernel(
         outputs=outputs,
         scalars=scalars,
         template={"T": "dtype", **dtypes, "GROUP": "int", "BITS": "int", "WIDTH": "int", **TEMPLATE, **others},
-        headers=headers,
+        headers=(PLANES, *headers),
         threads=lambda values: 32 * int(values["TEAMS"]) * int(values["SPLIT"]),
         ahead=ahead,
         resident=lambda values: int(values["RESIDENT"]),

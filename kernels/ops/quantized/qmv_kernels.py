@@ -13,7 +13,7 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.integer_dots import dot_kernel
-from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
+from hiprt.kernels.ops.quantized.integer_rings import PLANES, ring_kernel
 from hiprt.kernels.ops.quantized.vector_blocks import blocks_kernel
 from hiprt.kernels.tuning.blocks import TEMPLATE as BLOCKS_TEMPLATE
 from hiprt.kernels.tuning.dots import TEMPLATE
@@ -205,8 +205,9 @@ VECTOR_RING = Kernel(
     outputs={"out": "S"},
     scalars={"columns": "uint", "eps": "float"},
     template={"T": "dtype", "S": "dtype", "GROUP": "int", "BITS": "int", "WIDTH": "int", **VECTOR_RINGS, **PARTS},
+    headers=(PLANES,),
     threads=lambda template: 32 * (template["TEAMS"] * template["SPLIT"] // template["SHARERS"] + template["HELPERS"]),
-    cluster=lambda template: int(template["SHARERS"]),
+    cluster=lambda template: int(template["SHARERS"] * template["PARTNERS"]),
     ahead=("weight", "scales", "biases"),
     shared=vector_ring_bytes,
     source=(OPS / "quantized/vector_rings.hip").read_text(),

@@ -10,7 +10,8 @@
 // is most of the work where a threadgroup has few rows.
 //
 // SHARERS threadgroups, a cluster, have their rows in common and divide the SPLIT among themselves: each brings only the x
-// of its own steps, and reads the sums of the others.
+// of its own steps, and reads the sums of the others. Or PARTNERS threadgroups, a cluster of two, have rows of their own, and
+// each brings half of the vectors to 16 bits for both.
 constexpr uint CHUNK = 512 / BITS, STEP = 2 * CHUNK;  // codes of 64 bytes of a row, and of a step
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK, SLOTS = STEP / SLOT;
 constexpr uint SCALES = uint(GROUP) < STEP ? STEP / GROUP : 1;  // of a step
@@ -28,14 +29,15 @@ constexpr uint LINE = WIDE ? 8 : VECTORS;                        // sums of a sl
 constexpr uint SCALE_PIECES = (ROUND * 8 * SCALED * 2 + 15) / 16;  // of a round, and as many of biases
 constexpr uint STAGE = 16 * 8;                                     // pieces of a step of two tiles
 // Parts of x, which have a sum of squares each, and how many vectors of it a simdgroup brings at once.
+constexpr uint BROUGHT = (VECTORS + PARTNERS - 1) / PARTNERS;  // vectors of this threadgroup, but fewer of the last one
 constexpr uint SQUARED = MEMBERS_ALONE < OWN * SPLIT ? MEMBERS_ALONE : OWN * SPLIT;  // members that have steps
 constexpr uint BRINGERS = NORMED ? SQUARED / SHARERS : OWN * HERE;
 constexpr auto work_of = [](uint bundle) {
-  return (BRINGERS * ((VECTORS + bundle - 1) / bundle) + MEMBERS - 1) / MEMBERS * (2 * bundle + 1);
+  return (BRINGERS * ((BROUGHT + bundle - 1) / bundle) + MEMBERS - 1) / MEMBERS * (2 * bundle + 1);
 };
-constexpr uint BUNDLE = VECTORS > 2 && work_of(4) <= work_of(2) ? 4 : 2, BUNDLES = (VECTORS + BUNDLE - 1) / BUNDLE;
+constexpr uint BUNDLE = BROUGHT > 2 && work_of(4) <= work_of(2) ? 4 : 2, BUNDLES = (BROUGHT + BUNDLE - 1) / BUNDLE;
 // Vectors whose arrival is waited for together: a bundle, but all where this was measured to be faster.
-constexpr uint ARRIVING = NORMED || SHARERS > 2 ? VECTORS : BUNDLE, ARRIVALS = (VECTORS + ARRIVING - 1) / ARRIVING;
+constexpr uint ARRIVING = NORMED || SHARERS > 2 ? BROUGHT : BUNDLE, ARRIVALS = (BROUGHT + ARRIVING - 1) / ARRIVING;
 typedef pack<uint, 4> piece;
 typedef pack<float, 2> unit;
 extern __shared__ piece held[];
@@ -53,6 +55,8 @@ threadgroup piece* const weights = (threadgroup piece*)partial;  // of the norm,
 threadgroup float squares[NORMED ? BRINGERS * VECTORS : 1];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 const uint sharer = SHARERS > 1 ? place_in_cluster() : 0u, first_split = sharer * HERE;
+const uint partner = PARTNERS > 1 ? place_in_cluster() : 0u, first_brought = partner * BROUGHT;
+const uint end_brought = min(first_brought + BROUGHT, uint(VECTORS));
 const uint member = simdgroup_index_in_threadgroup, within = member % HERE, split = first_split + within, team = member / HERE;
 const uint groups = threadgroups_per_grid.x / SHARERS, group = threadgroup_position_in_grid.x / SHARERS;
 const uint all_tiles = columns / OUTPUTS, each = all_tiles / groups, more = all_tiles % groups;
@@ -62,6 +66,7 @@ const auto row_of = [&](uint tile, uint local) {
   return GATED ? tile * 4 + local % 4 + (local >= 4 ? columns : 0u) : tile * 8 + local;
 };
 begin_next();
+if (PARTNERS > 1) arrive_in_cluster();
 
 #if HIPRT_TARGET_NVIDIA
 threadgroup ulong full[2 + ARRIVALS];
@@ -130,14 +135,14 @@ const auto bring_steps = [&](const device T* from, threadgroup piece* to, uint o
 if (member == 0) {
   const uint present = SHARERS > 1 ? STEPS / SPLIT * HERE + min(HERE, max(STEPS % SPLIT, first_split) - first_split) : STEPS;
   if (lane < ARRIVALS) {
-    const uint vectors = min(ARRIVING, VECTORS - lane * ARRIVING) + (NEAR ? 1 : 0);
+    const uint vectors = min(ARRIVING, end_brought - first_brought - lane * ARRIVING) + (NEAR ? 1 : 0);
     expect_bytes(x_arrived + lane * 8, vectors * present * (HELD * 16));
   }
   simdgroup_barrier(mem_flags::mem_none);
   for (uint own = lane; NEAR && own < STRETCHES; own += 32) bring_steps(norm, weights, own, x_arrived);
-  for (uint i = lane; i < VECTORS * STRETCHES; i += 32) {
-    const uint v = i / STRETCHES;
-    bring_steps(x + size_t(v) * WIDTH, held + v * VECTOR, i % STRETCHES, x_arrived + v / ARRIVING * 8);
+  for (uint i = lane; i < (end_brought - first_brought) * STRETCHES; i += 32) {
+    const uint v = first_brought + i / STRETCHES;
+    bring_steps(x + size_t(v) * WIDTH, held + v * VECTOR, i % STRETCHES, x_arrived + i / STRETCHES / ARRIVING * 8);
   }
 }
 wait_for_stage(x_arrived, 0);
@@ -155,23 +160,16 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 for (uint d = EARLY; d < uint(DEPTH); d++) fetch();
 
 // Bring x to 16 bits where it lies. A simdgroup does for some vectors what members of the other kernel do for one.
-const auto bytes_of = [](uint half, uint a, uint b) {  // the lower or the upper bytes of four numbers of 16 bits
-#if HIPRT_TARGET_NVIDIA
-  return __byte_perm(a, b, half ? 0x7531u : 0x6420u);
-#else
-  a >>= 8 * half, b >>= 8 * half;
-  return (a & 255u) | (a >> 16 & 255u) << 8 | (b & 255u) << 16 | (b >> 16 & 255u) << 24;
-#endif
-};
 // Of codes of 4 bits a lane has both words of its place in a product, else one word each of two places.
 constexpr bool IS_WHOLE = BITS == 4;
 const uint word = lane * (BITS / 4), product = word / (IS_WHOLE ? 4 : 8), beside = word / 4 % 2;
 const uint places[2] = {product / 2 * 4 + word % 4, PLANE + (product / 2 ^ 1) * 4 + word % 4};
+if (PARTNERS > 1) wait_for_cluster();  // its memory is there
 #pragma unroll 1
 for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
-  const uint bringer = task % BRINGERS, first_vector = task / BRINGERS * BUNDLE;
+  const uint bringer = task % BRINGERS, first_vector = first_brought + task / BRINGERS * BUNDLE;
 #if HIPRT_TARGET_NVIDIA
-  wait_for_stage(x_arrived + first_vector / ARRIVING * 8, 0);
+  wait_for_stage(x_arrived + task / BRINGERS * BUNDLE / ARRIVING * 8, 0);
 #endif
   float square[BUNDLE] = {};
 #pragma unroll 1
@@ -180,7 +178,9 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
     if (step >= STEPS) break;
     threadgroup piece* const own_x = held + first_vector * VECTOR + here * HELD;
     threadgroup unit* const own_sums = sums + (here * SLOTS + lane / (SLOT / 8)) * LINE + first_vector;
-    const auto is_there = [&](uint i) { return lane < HELD && (VECTORS % BUNDLE == 0 || first_vector + i < uint(VECTORS)); };
+    const auto is_there = [&](uint i) {
+      return lane < HELD && (VECTORS % (BUNDLE * PARTNERS) == 0 || first_vector + i < end_brought);
+    };
     piece values[BUNDLE], by = {{0, 0, 0, 0}};
 #pragma unroll
     for (uint i = 0; i < BUNDLE; i++) {
@@ -189,7 +189,7 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
     }
     if (NORMED && lane < HELD) by = NEAR ? weights[here * HELD + lane] : load_now((const device piece*)(norm + step * STEP + lane * 8));
     simdgroup_barrier(mem_flags::mem_threadgroup);
-    float numbers[BUNDLE][8], largest[BUNDLE] = {}, sum[BUNDLE] = {};
+    float numbers[BUNDLE][8], largest[BUNDLE], sum[BUNDLE];
 #pragma unroll
     for (uint i = 0; i < BUNDLE; i++) {
       for (int j = 0; j < 8; j++) {
@@ -199,41 +199,42 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
           square[i] = mad(number, number, square[i]);
           number *= j % 2 ? high_of<T>(weigh) : low_of<T>(weigh);
         }
-        largest[i] = max(largest[i], abs(number));
-        sum[i] += number;
         numbers[i][j] = number;
       }
+      largest[i] = largest_of(numbers[i]);
+      sum[i] = sum_of(numbers[i]);
     }
 #pragma unroll
     for (uint other = 1; other < SLOT / 8; other *= 2) {
 #pragma unroll
       for (uint i = 0; i < BUNDLE; i++) {
-        largest[i] = max(largest[i], simd_shuffle_xor(largest[i], other));
+        largest[i] = fmax(largest[i], simd_shuffle_xor(largest[i], other));
         sum[i] += simd_shuffle_xor(sum[i], other);
       }
     }
 #pragma unroll
     for (uint i = 0; i < BUNDLE; i++) {
-      const uint exponent = min(max(as_type<uint>(largest[i] * 1.008f) >> 23, 20u), 240u);
-      const float up = as_type<float>((268u - exponent) << 23);
-      // Added to 2^23 times 1.5, a number is rounded to a whole one in the lower 16 bits; 2^7 more round its upper byte.
-      uint pairs[4];
-      for (int j = 0; j < 4; j++) {
-        const uint from = IS_WHOLE ? j % 2 * 4 + j / 2 : 2 * j, apart = IS_WHOLE ? 2 : 1;
-        pairs[j] = low_pair(as_type<uint>(mad(numbers[i][from], up, 12583040.0f)),
-                            as_type<uint>(mad(numbers[i][from + apart], up, 12583040.0f)));
-      }
+      const uint exponent = unit_exponent(largest[i]);
+      const byte_planes planes = planes_of<BITS>(numbers[i], exponent);
       if (is_there(i)) {
-        if (lane % (SLOT / 8) == 0) own_sums[i] = {{sum[i], as_type<float>((exponent - 14u - (BITS == 4 ? 4u : 0u)) << 23)}};
+        if (lane % (SLOT / 8) == 0) {
+          const unit summed = {{sum[i], unit_of<BITS>(exponent)}};
+          own_sums[i] = summed;
+          if (PARTNERS > 1) store_in_cluster(own_sums + i, summed, partner ^ 1);
+        }
         for (uint p = 0; p < 2; p++) {
-          const uint first = bytes_of(1 - p, pairs[0], pairs[1]) ^ (p ? 0x80808080u : 0u);
-          const uint second = bytes_of(1 - p, pairs[2], pairs[3]) ^ (p ? 0x80808080u : 0u);
+          const pack<uint, 2> words = p ? planes.lower : planes.upper;
           threadgroup uint* const to = (threadgroup uint*)(own_x + i * VECTOR + places[p]) + product % 2 * 2;
           if (IS_WHOLE) {
-            *(threadgroup pack<uint, 2>*)to = {{first, second}};
+            *(threadgroup pack<uint, 2>*)to = words;
+            if (PARTNERS > 1) store_in_cluster((threadgroup pack<uint, 2>*)to, words, partner ^ 1);
           } else {
-            to[beside] = first;
-            to[beside + 4] = second;
+            to[beside] = words.values[0];
+            to[beside + 4] = words.values[1];
+            if (PARTNERS > 1) {
+              store_in_cluster(to + beside, words.values[0], partner ^ 1);
+              store_in_cluster(to + beside + 4, words.values[1], partner ^ 1);
+            }
           }
         }
       }
@@ -242,10 +243,18 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
 #pragma unroll
   for (uint i = 0; NORMED && i < BUNDLE; i++) {
     const float all = simd_sum(square[i]);
-    if (lane == 0 && first_vector + i < uint(VECTORS)) squares[(first_vector + i) * BRINGERS + bringer] = all;
+    if (lane == 0 && first_vector + i < end_brought) {
+      threadgroup float* const to = squares + (first_vector + i) * BRINGERS + bringer;
+      *to = all;
+      if (PARTNERS > 1) store_in_cluster(to, all, partner ^ 1);
+    }
   }
 }
-threadgroup_barrier(mem_flags::mem_threadgroup);
+if (PARTNERS > 1) {
+  cluster_barrier();
+} else {
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}
 
 // The lane's column is vector g, or plane g % 2 of vector g / 2; of a result it has vectors 2t and 2t + 1, or vector t.
 const threadgroup piece* const column =

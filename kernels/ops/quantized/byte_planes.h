@@ -1,0 +1,48 @@
+// Numbers of x in 16 bits for integer matrix instructions. Those that share a scale of the codes become whole multiples of one
+// unit, of which a plane has the upper and another the lower bytes.
+namespace metal {
+
+// Of eight numbers the largest magnitude, and the sum in the order that all kernels keep.
+HIPRT_INLINE float largest_of(const float (&numbers)[8]) {
+  float found[4];
+  for (int i = 0; i < 4; i++) found[i] = fmax(abs(numbers[i]), abs(numbers[i + 4]));
+  return fmax(fmax(found[0], found[1]), fmax(found[2], found[3]));
+}
+HIPRT_INLINE float sum_of(const float (&numbers)[8]) {
+  float found[4];
+  for (int i = 0; i < 4; i++) found[i] = numbers[i] + numbers[i + 4];
+  return (found[0] + found[1]) + (found[2] + found[3]);
+}
+
+// The exponent of a unit. The largest number becomes at most 32,512: 127 times 256, so that its upper byte has 8 bits when
+// rounded.
+HIPRT_INLINE uint unit_exponent(float largest) { return min(max(as_type<uint>(largest * 1.008f) >> 23, 20u), 240u); }
+// What the products of whole numbers are multiplied by; codes of 4 bits are multiplied as 16 times as much.
+template <int BITS>
+HIPRT_INLINE float unit_of(uint exponent) {
+  return as_type<float>((exponent - 14u - (BITS == 4 ? 4u : 0u)) << 23);
+}
+
+// The bytes of eight numbers: four words of upper bytes, or of lower ones.
+struct byte_planes {
+  pack<uint, 2> upper, lower;
+};
+// Words have numbers in the order of their codes: of 4 bits the even ones and the odd ones, else one half and the other.
+template <int BITS>
+HIPRT_INLINE byte_planes planes_of(const float (&numbers)[8], uint exponent) {
+  const float up = as_type<float>((268u - exponent) << 23);
+  // Added to 2^23 times 1.5, a number is rounded to a whole one in the lower 16 bits; 2^7 more round its upper byte.
+  uint raw[8];
+  for (int i = 0; i < 8; i++) raw[i] = as_type<uint>(mad(numbers[i], up, 12583040.0f));
+  byte_planes found;
+  for (int w = 0; w < 2; w++) {
+    constexpr int APART = BITS == 4 ? 2 : 1;
+    const int first = BITS == 4 ? w : 4 * w;
+    const uint a = low_pair(raw[first], raw[first + APART]), b = low_pair(raw[first + 2 * APART], raw[first + 3 * APART]);
+    found.upper.values[w] = high_bytes(a, b);
+    found.lower.values[w] = low_bytes(a, b) ^ 0x80808080u;
+  }
+  return found;
+}
+
+}  // namespace metal
