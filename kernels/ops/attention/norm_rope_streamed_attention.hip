@@ -17,6 +17,7 @@ const uint row = threadgroup_position_in_grid.z;
 begin_next();
 Rows rows;
 rows.ring = place_of(held) + member * Rows::BYTES;
+rows.held = held + member * (Rows::BYTES / 16);
 rows.full = place_of(full) + member * (STAGES * 16);
 rows.lane = lane;
 const int place = position[row];
@@ -71,7 +72,7 @@ for (uint i = 0; i < Rows::STEPS * 2; i++) {
   const uint pair = *(const threadgroup uint*)(made + min(head, HEADS - 1u) * LINE + i * 8 + lane % 4 * 2);
   rows.query[i / 2][i % 2] = head < HEADS ? pair : 0u;
 }
-rows.take(held + member * (Rows::BYTES / 16), start, scale * 1.44269504f, is_kept ? place : -1, key, value);
+rows.take(start, scale * 1.44269504f, is_kept ? place : -1, key, value);
 threadgroup float* const left = (threadgroup float*)held;
 rows.leave(left + member * (Rows::BYTES / 4));
 const size_t first_head = size_t(row) * heads + first;

@@ -12,6 +12,7 @@ const uint row = threadgroup_position_in_grid.z;
 begin_next();
 Rows rows;
 rows.ring = place_of(held) + member * Rows::BYTES;
+rows.held = held + member * (Rows::BYTES / 16);
 rows.full = place_of(full) + member * (STAGES * 16);
 rows.lane = lane;
 const int place = position[row];
@@ -35,7 +36,7 @@ for (uint i = 0; i < Rows::STEPS * 2; i++) {
   const uint pair = load_now(from) | load_now(from + 1) << 16;
   rows.query[i / 2][i % 2] = head < HEADS ? pair : 0u;
 }
-rows.take(held + member * (Rows::BYTES / 16), start, scale * 1.44269504f, -1, (const threadgroup T*)held, (const threadgroup T*)held);
+rows.take(start, scale * 1.44269504f, -1, (const threadgroup T*)held, (const threadgroup T*)held);
 threadgroup float* const left = (threadgroup float*)held;
 rows.leave(left + member * (Rows::BYTES / 4));
 paired_results<T, WIDTH, HEADS, SIMDGROUPS> results = {{

@@ -57,6 +57,7 @@ struct streamed_rows {
     LEFT = WIDTH + 2,                // numbers that are left of a head: the sums, the largest score, the sum of weights
   };
   shared_place ring, full;  // `full`: barriers of the keys and the values of each stage
+  threadgroup pack<uint, 4>* held;  // the memory of `ring`
   const device T* keys;
   const device T* values;
   int cached, limit;  // the positions in the caches, and those that there are
@@ -67,9 +68,16 @@ struct streamed_rows {
   static HIPRT_INLINE uint row_of(uint line, uint square) { return line % LOTS * TOGETHER + line / LOTS + square * (8 / LOTS); }
   static HIPRT_INLINE uint place_in_half(uint row) { return row / TOGETHER * LOT + row % TOGETHER * LINE; }
 
-  // The rows of a run that a cache has. Half 0 of a stage is keys, half 1 values.
+  // The rows of a run that a cache has. Half 0 of a stage is keys, half 1 values, whose other rows are cleared meanwhile: zero
+  // times what is no number is none.
   HIPRT_INLINE void fetch(uint slot, uint half, int start) {
     const int there = min(cached - start, int(RUN)), own = min(there - int(lane) * TOGETHER, int(TOGETHER));
+    if (half && start < limit && there < RUN) {
+#pragma unroll 2
+      for (uint i = uint(max(there, 0)) * PIECES + lane; i < RUN * PIECES; i += 32) {
+        held[((slot * 2 + half) * HALF + place_in_half(i / PIECES)) / 16 + i % PIECES] = {{0, 0, 0, 0}};
+      }
+    }
     if (there <= 0) return;
     const shared_place bar = full + (slot * 2 + half) * 8, to = ring + (slot * 2 + half) * HALF + lane * LOT;
     if (lane == 0) expect_bytes(bar, uint(there) * LINE);
@@ -90,27 +98,19 @@ struct streamed_rows {
     for (uint i = 0; i < STAGES * 2; i++) fetch(i / 2, i % 2, start + int(i / 2) * apart);
   }
 
-  // Waits for what fetch() brings. Behind it lies one row that no cache has yet, at `from`, where `newest` is its position, and
-  // the rest is cleared, because zero times what is no number is none.
-  HIPRT_INLINE void wait(threadgroup pack<uint, 4>* held, uint slot, uint half, uint turn, int start, int newest,
-                         const threadgroup T* from) {
+  // Waits for what fetch() brings, and puts one row behind it that no cache has yet, at `from`, where `newest` is its position.
+  HIPRT_INLINE void wait(uint slot, uint half, uint turn, int start, int newest, const threadgroup T* from) {
     if (start < cached) wait_for_stage(full + (slot * 2 + half) * 8, turn);
-    simdgroup_barrier(mem_flags::mem_threadgroup);
-    if (start + RUN <= cached) return;
-#pragma unroll 1
-    for (int row = max(cached - start, 0); row < RUN; row++) {
-      pack<uint, 4> piece = {{0, 0, 0, 0}};
-      if (lane >= PIECES) break;
-      if (start + row == newest) piece = ((const threadgroup pack<uint, 4>*)from)[lane];
-      held[((slot * 2 + half) * HALF + place_in_half(row)) / 16 + lane] = piece;
+    const int row = newest - start;
+    if (row >= 0 && row < RUN && lane < PIECES) {
+      held[((slot * 2 + half) * HALF + place_in_half(uint(row))) / 16 + lane] = ((const threadgroup pack<uint, 4>*)from)[lane];
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);
   }
 
-  // Takes the runs from `start` on. `held` is the memory of `ring`; `newest` is the position of a key and a value that lie
-  // behind the caches, at `key` and `value`, or -1.
-  HIPRT_INLINE void take(threadgroup pack<uint, 4>* held, int start, float scale, int newest, const threadgroup T* key,
-                         const threadgroup T* value) {
+  // Takes the runs from `start` on. `newest` is the position of a key and a value that lie behind the caches, at `key` and
+  // `value`, or -1.
+  HIPRT_INLINE void take(int start, float scale, int newest, const threadgroup T* key, const threadgroup T* value) {
     const uint g = lane / 4, line = lane % 8;
     const shared_place key_line = ring + place_in_half(row_of(line, lane / 8 % 2)) + lane / 16 * 16;
     const shared_place value_line = ring + HALF + place_in_half(row_of(line, lane / 16)) + lane / 8 % 2 * 16;
@@ -122,7 +122,7 @@ struct streamed_rows {
     for (uint j = 0; j < 2; j++) top[j] = -3.0e38f, norm[j] = 0.0f;
 #pragma unroll 1
     for (; start < limit; start += apart) {
-      wait(held, slot, 0, turn, start, newest, key);
+      wait(slot, 0, turn, start, newest, key);
       float scores[2][4] = {};
 #pragma unroll
       for (uint i = 0; i < STEPS; i++) {
@@ -159,7 +159,7 @@ struct streamed_rows {
         whole[j] = turned_square(whole[j]);
         rest[j] = turned_square(rest[j]);
       }
-      wait(held, slot, 1, turn, start, newest, value);
+      wait(slot, 1, turn, start, newest, value);
 #pragma unroll
       for (uint i = 0; i < STEPS; i++) {
         uint a[4];

@@ -2,18 +2,6 @@
 // unit, of which a plane has the upper and another the lower bytes.
 namespace metal {
 
-// Of eight numbers the largest magnitude, and the sum in the order that all kernels keep.
-HIPRT_INLINE float largest_of(const float (&numbers)[8]) {
-  float found[4];
-  for (int i = 0; i < 4; i++) found[i] = fmax(abs(numbers[i]), abs(numbers[i + 4]));
-  return fmax(fmax(found[0], found[1]), fmax(found[2], found[3]));
-}
-HIPRT_INLINE float sum_of(const float (&numbers)[8]) {
-  float found[4];
-  for (int i = 0; i < 4; i++) found[i] = numbers[i] + numbers[i + 4];
-  return (found[0] + found[1]) + (found[2] + found[3]);
-}
-
 // The exponent of a unit. The largest number becomes at most 32,512: 127 times 256, so that its upper byte has 8 bits when
 // rounded.
 HIPRT_INLINE uint unit_exponent(float largest) { return min(max(as_type<uint>(largest * 1.008f) >> 23, 20u), 240u); }

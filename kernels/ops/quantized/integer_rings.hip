@@ -156,37 +156,30 @@ for (uint base = 0; base < SHARE; base += RUNS) {
 #pragma unroll
     for (uint d = EARLY; d < uint(DEPTH); d++) fetch_first(d);
   }
-  // Steps go side by side, so that the exchanges of one wait for those of no other.
-  float v[RUNS][8], largest[RUNS], sum[RUNS];
 #pragma unroll
   for (uint r = 0; r < RUNS; r++) {
     const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
     const float factor = CHOICE == SUMMED && own < OWN && step < STEPS ? factors[step / STEPS_EACH] : 1.0f;
+    float v[8], largest = 0.0f, sum = 0.0f;
     for (int i = 0; i < 8; i++) {
       const uint both = values[r].values[i / 2], weigh = NORMED ? weights[r].values[i / 2] : 0u;
-      v[r][i] = i % 2 ? high_of<T>(both) : low_of<T>(both);
-      if (CHOICE == SUMMED) v[r][i] *= factor;
+      v[i] = i % 2 ? high_of<T>(both) : low_of<T>(both);
+      if (CHOICE == SUMMED) v[i] *= factor;
       if (NORMED) {
-        square = mad(v[r][i], v[r][i], square);
-        v[r][i] *= i % 2 ? high_of<T>(weigh) : low_of<T>(weigh);
+        square = mad(v[i], v[i], square);
+        v[i] *= i % 2 ? high_of<T>(weigh) : low_of<T>(weigh);
       }
+      largest = fmax(largest, abs(v[i]));
+      sum += v[i];
     }
-    largest[r] = largest_of(v[r]);
-    sum[r] = sum_of(v[r]);
-  }
-  for (uint other = 1; other < SLOT / 8; other *= 2) {
-#pragma unroll
-    for (uint r = 0; r < RUNS; r++) {
-      largest[r] = fmax(largest[r], simd_shuffle_xor(largest[r], other));
-      sum[r] += simd_shuffle_xor(sum[r], other);
+    for (uint other = 1; other < SLOT / 8; other *= 2) {
+      largest = fmax(largest, simd_shuffle_xor(largest, other));
+      sum += simd_shuffle_xor(sum, other);
     }
-  }
-#pragma unroll
-  for (uint r = 0; r < RUNS; r++) {
-    const uint own = (base + r) * TEAMS + team, exponent = unit_exponent(largest[r]);
-    const byte_planes planes = planes_of<BITS>(v[r], exponent);
+    const uint exponent = unit_exponent(largest);
+    const byte_planes planes = planes_of<BITS>(v, exponent);
     if (lane < PACKS && own < OWN && own * SPLIT + split < STEPS) {
-      if (lane % (SLOT / 8) == 0) own_sums[own * 4 + lane / (SLOT / 8)] = {{sum[r], unit_of<BITS>(exponent)}};
+      if (lane % (SLOT / 8) == 0) own_sums[own * 4 + lane / (SLOT / 8)] = {{sum, unit_of<BITS>(exponent)}};
       // Two words of a piece: of one word of codes both fields, or of two words the only one.
       const uint word = lane * (BITS / 4), pair = word % 4 * FIELDS / 2;
       threadgroup piece* const to = held + own * HELD + pair / 2 * 16 + word / 16 * 8 + word / 4 % 4 * 2;

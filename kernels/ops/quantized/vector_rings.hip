@@ -189,7 +189,7 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
     }
     if (NORMED && lane < HELD) by = NEAR ? weights[here * HELD + lane] : load_now((const device piece*)(norm + step * STEP + lane * 8));
     simdgroup_barrier(mem_flags::mem_threadgroup);
-    float numbers[BUNDLE][8], largest[BUNDLE], sum[BUNDLE];
+    float numbers[BUNDLE][8], largest[BUNDLE] = {}, sum[BUNDLE] = {};
 #pragma unroll
     for (uint i = 0; i < BUNDLE; i++) {
       for (int j = 0; j < 8; j++) {
@@ -199,10 +199,10 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
           square[i] = mad(number, number, square[i]);
           number *= j % 2 ? high_of<T>(weigh) : low_of<T>(weigh);
         }
+        largest[i] = fmax(largest[i], abs(number));
+        sum[i] += number;
         numbers[i][j] = number;
       }
-      largest[i] = largest_of(numbers[i]);
-      sum[i] = sum_of(numbers[i]);
     }
 #pragma unroll
     for (uint other = 1; other < SLOT / 8; other *= 2) {
