@@ -27,7 +27,7 @@ modules = [import_module(f"hiprt.kernels.ops.attention.{name}") for name in ("at
     [
         (QWEN, 4, 16),
         (QWEN._replace(capacity=300), 4, 2),
-        (QWEN._replace(heads=16, capacity=300), 2, 4),
+        (QWEN._replace(heads=16, capacity=350), 2, 3),
         (QWEN._replace(heads=16, capacity=2304), 2, 12),
         (QWEN._replace(capacity=0), 4, 1),
         (QWEN._replace(heads=64), 8, 16),

@@ -219,6 +219,11 @@ if (TEAMS > 1 && !IS_ROUTED) {
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 
+if (NORMED) {  // while codes are on their way
+  square = simd_sum(square);
+  if (lane == 0) squares[member] = square;
+}
+
 // Where this lane's column finds x: zeros where the lane's codes have another scale than the column.
 const bool is_mine = g / 2 < SLOTS && g / 2 % HALF == t * HALF / 4;
 const threadgroup piece* const column_from = is_mine ? held + g / 2 / HALF * 8 + t * 2 + g % 2 : zeros;
@@ -299,10 +304,6 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
         if (t == 0) partial[((turn * ROUND + tile - base) * SPLIT + split) * 8 + local] = total;
       }
     }
-  }
-  if (NORMED && base == first_tile) {
-    square = simd_sum(square);
-    if (lane == 0) squares[member] = square;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
