@@ -8,8 +8,10 @@ torch: replay         torch's graph, behind a copy of the input to where it was 
 torch: capture        torch captures the function anew, and launches that
 
 Only the host's time counts: the queue is drained between calls, which is not timed. The ways take turns of some calls:
-a slow phase of the host slows all of them, and each finds the host's caches as its own calls left them. The function is a decode step of a transformer. With ``--changes``, weights,
-inputs and caches are exchanged at random, and each call is compared bit by bit with a new capture of torch's.
+a slow phase of the host slows all of them, and each finds the host's caches as its own calls left them. Captures come
+last, because calls behind one of them are slower for a while. The function is a decode step of a transformer. With
+``--changes``, weights, inputs and caches are exchanged at random, and each call is compared bit by bit with a new
+capture of torch's.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ SETS = 3  # places among which a tensor is exchanged
 INPUTS = 16  # places of the input, more than there are executable graphs that remember one
 WARM_UP = 20  # exchanges of weights, in which each has been elsewhere once
 TURN = 20  # calls of one way in a row
+CAPTURED = 30  # calls of each way for one capture of torch's
 EPS = 1e-6
 
 
@@ -195,15 +198,12 @@ class Turns:
         Undoes what other ways' turns did, before the change.
     run : Graphed or None
         What is called, whose rungs are counted.
-    every : int
-        In how many rounds it has one turn.
     """
 
     call: Callable[[], Any]
     change: Callable[[], Any] = lambda: None
     settle: Callable[[], Any] = lambda: None
     run: Graphed | None = None
-    every: int = 1
     us: list[float] = field(default_factory=list)
     rungs: Counter[str] = field(default_factory=Counter)
     captures: int = 0
@@ -232,13 +232,12 @@ class Turns:
         return Way({"p10": low, "median": statistics.median(found), "p99": high}, dict(self.rungs), self.captures)
 
 
-def in_turn(ways: dict[str, Turns], drain: Callable[[], Any], rounds: int) -> dict[str, Way]:
-    """Time one call of each way for each round, some in a row, and return what each way's calls cost."""
-    for begin in range(0, rounds, TURN):
+def in_turn(ways: dict[str, Turns], drain: Callable[[], Any], calls: int) -> dict[str, Way]:
+    """Time so many calls of each way, some in a row, and return what each way's calls cost."""
+    for begin in range(0, calls, TURN):
         for turns in ways.values():
-            for i in range(begin, min(begin + TURN, rounds)):
-                if i % turns.every == 0:
-                    turns.take(drain)
+            for _ in range(begin, min(begin + TURN, calls)):
+                turns.take(drain)
     return {name: turns.way for name, turns in ways.items()}
 
 
@@ -291,8 +290,8 @@ def graphed_ways(work: Work, others: int = 10, seed: int = 1) -> dict[str, Turns
     }
 
 
-def torch_ways(work: Work) -> dict[str, Turns]:
-    """Return replays of torch's own graph, and captures of it anew."""
+def torch_replay(work: Work) -> Turns:
+    """Return replays of torch's own graph."""
     place = work.inputs[0].clone()
     graph, _ = captured(work, place)
 
@@ -300,13 +299,18 @@ def torch_ways(work: Work) -> dict[str, Turns]:
         place.copy_(work.inputs[1])
         graph.replay()
 
+    return Turns(replay)
+
+
+def torch_capture(work: Work) -> Turns:
+    """Return captures of torch's, each of which is launched once."""
     kept: list[Any] = []
 
     def again() -> None:
-        kept[:] = [captured(work, place)]
+        kept[:] = [captured(work, work.inputs[0])]
         kept[0][0].replay()
 
-    return {"torch: replay": Turns(replay), "torch: capture": Turns(again, every=30)}
+    return Turns(again)
 
 
 def captured(work: Work, x: Any) -> tuple[Any, Any]:
@@ -387,7 +391,9 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError("bench graphed: torch is not installed") from None
 
     work = transformer(options.layers)
-    ways = in_turn({**graphed_ways(work, options.others), **torch_ways(work)}, work.drain, options.calls)
+    quick = {**graphed_ways(work, options.others), "torch: replay": torch_replay(work)}
+    ways = in_turn(quick, work.drain, options.calls)
+    ways |= in_turn({"torch: capture": torch_capture(work)}, work.drain, -(-options.calls // CAPTURED))
     patch = ways["other weights"].us["median"] - ways["nothing changed"].us["median"]
     wrong, captures = compare(work, options.changes, by_torch(work)) if options.changes > 0 else (0, 0)
     counts = options.layers, len(work.weights), options.others, options.calls

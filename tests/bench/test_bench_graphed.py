@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 from helpers.torch_device import expected, stack, stand_in, tensor  # noqa: E402
 
 from hiprt import __main__  # noqa: E402
+from hiprt.bench import graphed  # noqa: E402
 from hiprt.bench.graphed import INPUTS, Report, Turns, Work, compare, graphed_ways, in_turn, table  # noqa: E402
 
 WEIGHTS = 12
@@ -51,17 +52,17 @@ def test_random_changes_are_compared(work):
     assert compare(work, 20, lambda x: expected(x, work.weights) + 1)[0] == 20
 
 
-def test_ways_take_turns():
-    """What undoes other turns and a change come before each call, and a wait behind it; a slow way has fewer turns."""
+def test_ways_take_turns(monkeypatch):
+    """A way has some calls in a row; what undoes other turns and a change come before each, and a wait behind it."""
+    monkeypatch.setattr(graphed, "TURN", 2)
     told = []
 
-    def turns(name, every=1):
-        parts = [lambda part=part: told.append(f"{name} {part}") for part in ("call", "change", "settle")]
-        return Turns(*parts, every=every)
+    def turns(name):
+        return Turns(*(lambda part=part: told.append(f"{name} {part}") for part in ("call", "change", "settle")))
 
-    ways = in_turn({"a": turns("a"), "b": turns("b", every=2)}, lambda: told.append("wait"), 3)
+    ways = in_turn({"a": turns("a"), "b": turns("b")}, lambda: told.append("wait"), 3)
     a, b = ([f"{name} settle", "wait", f"{name} change", f"{name} call", "wait"] for name in "ab")
-    assert told == [*a, *b, *a, *a, *b]
+    assert told == [*a, *a, *b, *b, *a, *b]
     for way in ways.values():
         assert 0 < way.us["p10"] <= way.us["median"] <= way.us["p99"]
 

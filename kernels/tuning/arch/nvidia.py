@@ -25,10 +25,11 @@ RINGS = {
     (2560, 4096): Ring(1, 16, 3, 3, 3, 124),
     (4096, 4096): Ring(4, 4, 4, 1, 4, 132),
     (6144, 4096): Ring(7, 2, 4, 1, 3, 124),
-    (24576, 4096): Ring(5, 4, 4, 3, 2, 132),
+    (24576, 4096): Ring(8, 2, 4, 3, 2, 132),
     (10240, 5120): Ring(4, 4, 5, 1, 2, 124),
     (51200, 5120): Ring(7, 2, 5, 4, 5, 132),
     (151936, 2560): Ring(15, 1, 5, 4, 2, 132),
+    (151936, 4096): Ring(19, 1, 4, 2, 2, 132),
     (2048, 6144): Ring(2, 6, 4, 1, 3, 132),
     (5120, 8192): Ring(5, 4, 4, 1, 1, 132),
     (2560, 9728): Ring(2, 10, 4, 2, 2, 132),
@@ -55,8 +56,9 @@ H200 = Table(
     # That of `RINGS` is for the queries, keys and values of 30B-A3B, whose token takes 1,413 us with it and 1,450 with
     # this one, which is for the output projection of a quarter of 32B.
     plain_rings={(5120, 2048): Ring(5, 2, 4, 1, 2, 132)},
-    # Measured on 2026-11-28 on H100s by the whole decode step. With 8 vectors those of the least cost took 0.6B 749 us
-    # for 695, 1.7B 997 for 957, 4B 1,702 for 1,680, 8B 2,505 for 2,478; with 4 vectors 0.6B 646 for 620.
+    # Measured on 2026-11-28 by the whole decode step, those of 2,560 and more columns with clusters on H200s. With 8
+    # vectors those of the least cost took 0.6B 749 us for 695, 1.7B 997 for 957 (H100), and those without clusters 4B
+    # 1,614 us for 1,539, 8B 2,306 for 2,233, 32B 7,863 for 7,670; with 4 vectors 0.6B 646 for 620 (H100).
     vector_rings={
         (4096, 1024, 4): VectorRing(RINGS[4096, 1024], 2, 3, 1, 0, 4, 132),
         (6144, 1024, 4): VectorRing(RINGS[6144, 1024], 3, 2, 1, 0, 8, 132),
@@ -70,7 +72,10 @@ H200 = Table(
         (6144, 2560, 8): VectorRing(RINGS[6144, 2560], 3, 2, 1, 0, 10, 132, 1, 2),
         (19456, 2560, 8): VectorRing(RINGS[19456, 2560], 10, 2, 1, 1, 0, 132, 1, 2),
         (2560, 4096, 8): VectorRing(RINGS[2560, 4096], 2, 1, 2, 0, 0, 132, 2),
-        (24576, 4096, 8): VectorRing(RINGS[24576, 4096], 3, 3, 2, 1, 8, 132, 1, 2),
+        (24576, 4096, 8): VectorRing(RINGS[24576, 4096], 6, 3, 1, 1, 8, 132, 1, 2),
+        (10240, 5120, 8): VectorRing(RINGS[10240, 5120], 5, 1, 1, 0, 0, 132, 1, 2),
+        (51200, 5120, 8): VectorRing(RINGS[51200, 5120], 7, 2, 1, 1, 6, 132, 1, 2),
+        (5120, 8192, 8): VectorRing(RINGS[5120, 8192], 5, 2, 1, 0, 10, 132, 2),
         (4096, 12288, 8): VectorRing(RINGS[4096, 12288], 2, 1, 1, 0, 0, 132, 2),
     },
     # Measured on 2026-11-23 with 8 vectors, each the fastest of 12 to 14.
