@@ -43,6 +43,11 @@ class Table:
         The columns of an expert's gate and up that a simdgroup takes, and the rows of its down.
     expert_simdgroups : int
         Simdgroups of a threadgroup of the experts' kernels.
+    expert_tokens : int
+        Tokens up to which each takes its experts by a ring, as if it were alone.
+    prompt_tokens : int
+        Tokens of a prompt up to which its experts go by the kernels of a decode step, which read a matrix for each
+        token that chooses it; 0 leaves all prompts to products that are grouped by matrix.
     gdn_simdgroups : int
         Simdgroups of a threadgroup of a gated-delta step.
     norm_long_row : int
@@ -106,6 +111,8 @@ class Table:
     expert_columns: int = 2
     expert_rows: int = 1
     expert_simdgroups: int = 8
+    expert_tokens: int = 16
+    prompt_tokens: int = 16
     gdn_simdgroups: int = 16
     norm_long_row: int = 1024
     norm_simdgroups: int = 8

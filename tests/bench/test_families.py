@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,12 +17,15 @@ import hiprt
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.models import load
+from hiprt.bench.engine.models.moe import Moe
 from hiprt.bench.engine.models.presets import MINIS
 from hiprt.bench.engine.models.upload import Part
 from hiprt.bench.engine.request import Request
 from hiprt.graphs import Step
 from hiprt.kernels.ops.quantized.formats import Format
 from hiprt.kernels.reference.quantize import FLOATING, quantize, quantize_floating
+from hiprt.kernels.tuning import target
+from hiprt.kernels.tuning.target import target_of
 
 # In bfloat16 a token may take another expert where two are within a rounding of each other, and be off by up to 0.06:
 # with one of five random models, not with these.
@@ -64,12 +68,29 @@ def fused(request):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("name", MINIS)
 def test_logits_are_those_of_numpy(tmp_path, stream, name, dtype, fused):
-    """The logits agree after the prompt and after each of 32 decode steps."""
+    """The logits agree after the prompt, after each of 32 decode steps, and after a longer prompt."""
     family = Family(name, dtype)
-    expected = ReferenceModel(family.config, family.weights).logits(TOKENS)[PROMPT - 1 :]
+    expected = ReferenceModel(family.config, family.weights).logits(TOKENS)
     model = load(Checkpoint(family.write_mlx(tmp_path)), fused=fused)
-    for found, row in zip(text(model), expected, strict=True):
+    for found, row in zip(text(model), expected[PROMPT - 1 :], strict=True):
         assert relative(found, row) < TOLERANCE[dtype]
+    assert relative(prefill(model, model.state(1, 64), TOKENS, 0), expected[-1]) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("name", ["qwen3-moe-mini", "qwen3.5-mini"])
+def test_short_prompts_take_experts_as_steps_do(tmp_path, stream, monkeypatch, name):
+    """Up to the tokens that the device's table has, and with the logits of products that are grouped by expert."""
+    model = load(Checkpoint(Family(name, "float32").write_mlx(tmp_path)))
+    here, fused, taken = target_of(stream), Moe.fused, []
+    monkeypatch.setattr(Moe, "fused", lambda self, x: (taken.append(len(x)), fused(self, x))[1])
+    logits = []
+    for most in (0, PROMPT - 1, PROMPT):
+        table = replace(here.table, prompt_tokens=most)
+        monkeypatch.setitem(target.targets, stream.device.index, replace(here, table=table))
+        logits.append(prefill(model, model.state(1, 64), TOKENS[:PROMPT], 0))
+        assert taken == [PROMPT] * (most == PROMPT) * len(model.layers)
+    assert logits[0].tobytes() == logits[1].tobytes()
+    assert relative(logits[2], logits[0]) < 1e-5
 
 
 def has_transformers():

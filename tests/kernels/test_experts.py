@@ -1,5 +1,6 @@
 """moe_gate_up and moe_down: formats, odd shapes, experts that do not exist, the unfused ops, mistakes."""
 
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -166,6 +167,19 @@ def test_rings_are_for_devices_that_have_bulk_copies():
     assert gate_up(target("sm_90"), half, 8, 768, 2048, 64, 2) is None
     assert down(target("sm_90"), half, 8, 2048, 1024, 64, 6) is None
     assert down(target("sm_90"), half, 8, 2048, 704, 64, 4) is None
+
+
+@pytest.mark.parametrize("most", [8, 32])
+def test_as_many_tokens_as_the_table_has_go_by_rings(most):
+    """All of them together have about as many threadgroups as one."""
+    on = target("sm_90")
+    on = replace(on, table=replace(on.table, expert_tokens=most))
+    for plan, sizes in ((gate_up_module.rings_of, (8, 768, 2048)), (down_module.rings_of, (8, 2048, 768))):
+        alone = plan(on, HALF, *sizes, 64, 4).grid[0]
+        groups, tokens, _ = plan(on, HALF, *sizes, 64, 4, most).grid
+        assert tokens == most
+        assert alone / 2 < groups * tokens <= alone
+        assert plan(on, HALF, *sizes, 64, 4, most + 1) is None
 
 
 @pytest.mark.singles

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hiprt import Array, kernels
+from hiprt import Array, current_stream, kernels
 from hiprt.bench.engine.models.config import Config, Mixture
 from hiprt.bench.engine.models.linear import Linear, gated
 from hiprt.bench.engine.models.weights import ROUTER_BITS, Part, Weights
 from hiprt.kernels.ops.experts.routed import routed_gate_up
+from hiprt.kernels.tuning.target import target_of
 
 __all__ = ["Moe"]
 
@@ -73,7 +74,7 @@ class Moe:
         """Take rows of the residual stream op by op; a prompt has the gate, and the shared expert, in the products."""
         mixture, rows = self.mixture, len(x)
         normed = kernels.rms_norm(x, self.norm, self.config.rms_norm_eps)
-        routes = self.router(normed)
+        routes = self.router.project(normed, fused=is_prompt)
         is_joined = is_prompt and self.is_fusable
         logits = routes if is_joined else kernels.contiguous(routes[:, : mixture.experts])
         is_shared = is_joined and mixture.shared > 0
@@ -93,8 +94,9 @@ class Moe:
         return 1
 
     def prefill(self, x: Array) -> Array:
-        """Take any number of rows."""
-        return self.taken(x, is_prompt=True)
+        """Take any number of rows, a few of them as decoding does."""
+        is_short = len(x) <= target_of(current_stream()).table.prompt_tokens
+        return self.fused(x) if is_short and self.is_fusable else self.taken(x, is_prompt=True)
 
     @property
     def is_fusable(self) -> bool:

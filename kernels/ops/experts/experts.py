@@ -46,7 +46,6 @@ __all__ = [
 EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 STAGED_BYTES = 28672  # bytes of a token's vectors that a threadgroup's memory holds
 MOST_ITEMS = 65535  # the largest y of a grid
-MOST_RING_TOKENS = 16  # of which each takes its experts by the kernels of integer matrix instructions
 HEADERS = tuple(f"quantized/{name}.h" for name in ("codes", "tile_codes", "lane_codes", "ordered_loads", "packed_rows"))
 STACK = {"weight": "uint", "scales": "T", "biases": "T"}
 
@@ -131,7 +130,7 @@ def plain_share(
 def ring_configuration_of(target: Target, dtype: np.dtype[Any], product: Product, tokens: int) -> Configuration | None:
     """Return the launch of the ring that is chosen for a product of 16-bit numbers."""
     is_whole = product.bits in BITS and product.width * product.bits % 1024 == 0
-    takes = dtype.itemsize == 2 and is_whole and 1 <= tokens <= MOST_RING_TOKENS
+    takes = dtype.itemsize == 2 and is_whole and 1 <= tokens <= target.table.expert_tokens
     ring = ring_of(product, target) if takes else None
     return ring and ring_configuration(product, ring, target, tokens)
 
