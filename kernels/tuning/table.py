@@ -35,6 +35,8 @@ class Table:
         faster where a launch starts before the one before it has ended.
     joins_attention : bool
         Whether one kernel norms and rotates heads, writes the cache and attends to it.
+    chunked_steps : int
+        Steps from which on the gated delta rule goes by chunks of 32.
     dot_rows : tuple of int
         Rows that a simdgroup may take at a time of a product by integer dot instructions.
     dot_simdgroups : int
@@ -106,6 +108,7 @@ class Table:
     attention_unsplit_capacity: int = 256
     joins_largest: bool = True
     joins_attention: bool = True
+    chunked_steps: int = 33
     dot_rows: tuple[int, ...] = (4, 2)
     dot_simdgroups: int = 16
     expert_columns: int = 2

@@ -1,6 +1,7 @@
 """Mixtures of experts and gated-delta layers: shapes of models and odd ones, ties, state between calls, mistakes."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hiprt.graphs import Step
 from hiprt.kernels.ops.recurrent.gated_delta import plan_of as gated_delta_plan
 from hiprt.kernels.ops.recurrent.gated_delta_chunks import GatedDeltaChunks
 from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.tuning import target
 from hiprt.kernels.tuning.target import force_generic, target_of
 
 
@@ -93,6 +95,15 @@ def test_gated_delta_of_the_reference(branch, dtype, shape, normal, close):
     close(device[5], after, magnitude=np.abs(after) + 8, steps=40)
 
 
+def test_a_step_is_on_its_way_before_the_one_in_front_is_done(branch, dtype, normal, close):
+    """As many steps as a short prompt has, whose keys end within a lane's columns."""
+    hosts = delta(normal, 2, 23, 2, 4, 40, 9, dtype)
+    device = [hiprt.array(v) for v in hosts]
+    exact, after = reference.gated_delta(*hosts)
+    close(kernels.gated_delta(*device), exact, magnitude=np.abs(exact) + 8, steps=40)
+    close(device[5], after, magnitude=np.abs(after) + 8, steps=40)
+
+
 def chunks_or_steps(hosts, *, is_generic):
     """Return the plan for such arrays, on the CPU device for its branch of lanes or of loops."""
     device = [hiprt.array(v) for v in hosts]
@@ -130,6 +141,22 @@ def test_chunks_of_the_reference(dtype, shape, decays, normal, close):
         g[:, ::5], g[:, 1::7] = 0, 1e-38
     device = [hiprt.array(v) for v in hosts]
     with force_generic():
+        got = kernels.gated_delta(*device)
+    exact, after = reference.gated_delta(*hosts)
+    close(got, exact, magnitude=np.abs(exact) + 8, steps=40)
+    close(device[5], after, magnitude=np.abs(after) + 8, steps=40)
+
+
+@pytest.mark.parametrize("steps", [1, 15])
+def test_a_chunk_that_is_not_full(dtype, steps, monkeypatch, normal, close):
+    """The table says how few steps may go by chunks."""
+    hosts = delta(normal, 1, steps, 2, 4, 64, 17, dtype)
+    device = [hiprt.array(v) for v in hosts]
+    with force_generic():
+        here = target_of(hiprt.current_stream())
+        some = replace(here, table=replace(here.table, chunked_steps=steps))
+        monkeypatch.setitem(target.targets, hiprt.current_device().index, some)
+        assert isinstance(gated_delta_plan(*(v.form for v in device), some), GatedDeltaChunks)
         got = kernels.gated_delta(*device)
     exact, after = reference.gated_delta(*hosts)
     close(got, exact, magnitude=np.abs(exact) + 8, steps=40)
@@ -334,7 +361,7 @@ def test_mistakes_are_named(dtype, normal):
         (ValueError, "at most 1048560 steps", lambda: kernels.conv_step(long, state, weight)),
         (ValueError, "do not fit", lambda: kernels.gated_delta(q, v, v, g, beta, kept)),
         (ValueError, "multiple of 4", lambda: kernels.gated_delta(v, v, q, g, beta, kept)),
-        (ValueError, "at most 256", lambda: kernels.gated_delta(wide, wide, v, g, beta, kept)),
+        (ValueError, "1 to 256", lambda: kernels.gated_delta(wide, wide, v, g, beta, kept)),
         (TypeError, "g is", lambda: kernels.gated_delta(q, k, v, g.view(np.int32), beta, kept)),
         (ValueError, "state has shape", lambda: kernels.gated_delta(q, k, v, g, beta, kept.reshape(1, 2, 16, 8))),
         (ValueError, "dt_bias has shape", lambda: kernels.gated_delta_gates(logits, logits, hiprt.zeros(8), logits)),

@@ -10,6 +10,38 @@ inline float decay_of(float a, float dt_bias, float a_log) {
 
 inline float sigmoid_of(float x) { return 1.0f / (1.0f + exp(-x)); }
 
+// What a row of a state takes of a step: in registers its lanes' columns of key and query, each LANES behind the one before.
+template <typename T, uint KEY, uint LANES>
+struct delta_step {
+  static constexpr uint COUNT = (KEY + LANES - 1) / LANES;
+#if HIPRT_CPU_LOOPS
+  const device T* keys;
+  const device T* queries;
+#else
+  T keys[COUNT], queries[COUNT];
+#endif
+  T value;
+  float kept, corrected;
+
+  HIPRT_INLINE void load(const device T* key, const device T* query, const device T* values, const device float* g,
+                         const device float* beta, uint lane) {
+#if HIPRT_CPU_LOOPS
+    keys = key;
+    queries = query;
+#else
+#pragma unroll
+    for (uint j = 0; j < COUNT; j++) {
+      const uint column = min(j * LANES + lane, KEY - 1);
+      keys[j] = key[column];
+      queries[j] = query[column];
+    }
+#endif
+    value = *values;
+    kept = *g;
+    corrected = *beta;
+  }
+};
+
 #if !HIPRT_CPU_LOOPS
 // Returns the sum over eight neighbouring lanes, in each of them.
 inline float sum_of_eight(float v) {

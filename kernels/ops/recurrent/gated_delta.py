@@ -26,12 +26,13 @@ KERNEL = Kernel(
         "steps": "uint",
         "key_heads": "uint",
         "value_heads": "uint",
-        "key_width": "uint",
         "value_width": "uint",
     },
-    template={"T": "dtype"},
+    template={"T": "dtype", "KEY": "int"},
+    headers=("elementwise/expression.h", "recurrent/gated_delta.h"),
     threads=SIMDGROUPS * 32,
-    instances=each(),
+    ahead=("state",),
+    instances=each(KEY=(128,)),
 )
 
 
@@ -65,8 +66,8 @@ def gated_delta(
     -------
     Array, [B, S, Hv, Dv]
         Of the dtype of `q`: ``state @ q`` after ``state = g * state`` and
-        ``state += beta * (v - state @ k) outer k``, in float32, rounded once. On a GPU more than 32 steps go by chunks
-        of as many, with other roundings, where Dk is a multiple of 32 up to 128 and `q` and `k` start at multiples of
+        ``state += beta * (v - state @ k) outer k``, in float32, rounded once. On a GPU many steps go by chunks
+        of 32, with other roundings, where Dk is a multiple of 32 up to 128 and `q` and `k` start at multiples of
         16 bytes.
 
     Raises
@@ -100,8 +101,8 @@ def plan_of(q: Form, k: Form, v: Form, g: Form, beta: Form, state: Form, target:
     value_heads, value_width = v.shape[2:]
     if not key_heads or value_heads % key_heads:
         raise ValueError(f"{op}: {value_heads} heads of values are not a multiple of {key_heads} heads of keys")
-    if key_width > WIDEST_KEY or batch * value_heads > LARGEST_GRID_YZ:
-        limits = f"heads of at most {WIDEST_KEY}, {LARGEST_GRID_YZ} in all, are needed"
+    if not 1 <= key_width <= WIDEST_KEY or batch * value_heads > LARGEST_GRID_YZ:
+        limits = f"heads of 1 to {WIDEST_KEY}, {LARGEST_GRID_YZ} in all, are needed"
         raise ValueError(f"{op}: q has shape {q.shape}; {limits}")
     for name, value in (("g", g), ("beta", beta)):
         buffer(op, name, value, FLOAT32, (batch, steps, value_heads))
@@ -119,11 +120,10 @@ def plan_of(q: Form, k: Form, v: Form, g: Form, beta: Form, state: Form, target:
         KERNEL,
         (groups, batch * value_heads, 1),
         (threads, 1, 1),
-        {"T": q.dtype},
+        {"T": q.dtype, "KEY": key_width},
         steps=steps,
         key_heads=key_heads,
         value_heads=value_heads,
-        key_width=key_width,
         value_width=value_width,
     )
     return Plan(op, v.shape, q.dtype, launch)

@@ -107,7 +107,7 @@ class GatedDeltaChunks(NamedTuple):
 def gated_delta_chunks(rule: Rule, dtype: np.dtype[np.generic], target: Target) -> GatedDeltaChunks | None:
     """Return the launches for a call; None for few steps, and for keys that the kernels do not take."""
     is_served = rule.is_aligned and rule.key_width % KEY_UNIT == 0 and 0 < rule.key_width <= WIDEST_KEY
-    if target.takes_loops or rule.steps <= CHUNK or not is_served:
+    if target.takes_loops or rule.steps < target.table.chunked_steps or not is_served:
         return None
     chunks, threads = -(-rule.steps // CHUNK), (SIMDGROUPS * 32, 1, 1)
     sizes = {"steps": rule.steps, "key_heads": rule.key_heads, "value_heads": rule.value_heads}
