@@ -67,6 +67,9 @@ class Table:
         Whether products of matrices that are not quantised go by tiles where they have many rows.
     prefill_rows : tuple of int
         Rows that a threadgroup of `prefill_attention` may take, the most first.
+    short_attention : tuple of 2 int
+        Rows of a prompt, and positions of a cache, up to both of which `prefill_attention` goes by the kernel of every
+        target where Hopper's serves it too.
     tile_rows : tuple of int
         Rows of results that a threadgroup may take of a quantised product, the most first; tiles of 32-bit numbers
         have the least.
@@ -124,6 +127,7 @@ class Table:
     turns_attention: bool = False
     multiplies_tiles: bool = True
     prefill_rows: tuple[int, ...] = (64, 32, 16)
+    short_attention: tuple[int, int] = (16, 256)
     tile_rows: tuple[int, ...] = (128, 64, 32)
     matrix_tile_rows: tuple[int, ...] = ()
     untiled_rows: int = 8

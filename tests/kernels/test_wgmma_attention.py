@@ -1,10 +1,15 @@
 """Attention of many rows by Hopper's matrix instructions: which calls go by them, and what the kernel computes."""
 
+from dataclasses import replace
+from importlib import import_module
+
 import numpy as np
 import pytest
 
 import hiprt
 from hiprt import graphs, kernels
+from hiprt.array import Form
+from hiprt.kernels.lang.operands import INT32
 from hiprt.kernels.ops.attention.grouped_heads import GroupedHeads
 from hiprt.kernels.ops.attention.wgmma_attention import shared_bytes, wgmma_attention
 from hiprt.kernels.reference import ops as reference
@@ -14,6 +19,9 @@ from hiprt.provider import CPU, NVIDIA
 H200 = make_target("sm_90", 132, 32, NVIDIA)
 HALF, BFLOAT = np.dtype(np.float16), hiprt.bfloat16
 CALL = GroupedHeads(300, False, 32, 8, 32768, 128, 0, False)
+prefill_attention, wgmma = (
+    import_module(f"hiprt.kernels.ops.attention.{name}") for name in ("prefill_attention", "wgmma_attention")
+)
 on_hopper = pytest.mark.only(
     "nvidia", reason="the instructions exist on Hopper alone, and the CPU device has none like them"
 )
@@ -39,6 +47,18 @@ def test_other_calls_have_other_kernels():
     assert wgmma_attention(CALL._replace(width=80), HALF, 0.1, H200) is None
     for target in (make_target("sm_80", 108, 32, NVIDIA), make_target("hiprt-cpu", 2, 32, CPU, is_generic=True)):
         assert wgmma_attention(CALL, HALF, 0.1, target) is None
+
+
+def test_short_prompts_have_another_kernel():
+    """Few rows behind a long text have Hopper's, whose tiles of keys are larger."""
+    on = replace(H200, table=replace(H200.table, short_attention=(16, 256)))
+    for rows, capacity, is_short in ((16, 256, True), (17, 256, False), (16, 512, False)):
+        call = CALL._replace(rows=rows, capacity=capacity)
+        assert (wgmma_attention(call, HALF, 0.1, on) is None) == is_short
+        q, cache = Form((rows, 32, 128), None, HALF, True, rows * 4096), (8, capacity, 128)
+        keys, position = Form(cache, None, HALF, True, capacity * 1024), Form((rows,), None, INT32, True, rows)
+        launch = prefill_attention.plan_of(q, keys, keys, position, None, 0.1, on).launch
+        assert launch.kernel is (prefill_attention.KERNEL if is_short else wgmma.KERNEL)
 
 
 def operands(rows, heads, kv_heads, capacity, width, dtype):

@@ -47,6 +47,9 @@ def wgmma_attention(call: GroupedHeads, dtype: np.dtype[Any], scale: float, targ
     """Return the launch for a call of `prefill_attention`; None where another kernel is to be taken."""
     if "wgmma" not in target.features or dtype.itemsize != 2 or call.width not in WIDTHS:
         return None
+    rows, capacity = target.table.short_attention
+    if call.rows <= rows and call.capacity <= capacity:
+        return None
     grid = (-(-call.rows // ROWS), call.heads, 1)
     template = {"T": dtype, "WIDTH": call.width, "KEYS": KEYS}
     return Launch(KERNEL, grid, (THREADS, 1, 1), template, rows=call.rows, **call.sizes(scale))
