@@ -89,6 +89,9 @@ class Table:
         `stages`.
     sorted_from : int
         The number of products from which on it pays to sort the matrices that they take.
+    gathered_from : int
+        The number of products from which on those with matrices that rows choose go by Hopper's tiles, where the target
+        has them: each matrix that is chosen has tiles of its own, and is read once.
     loop_bytes : int
         The bytes of weights that one plain loop of the CPU device reads in a few microseconds.
     loop_elements : int
@@ -135,6 +138,7 @@ class Table:
     wgmma_rows: int = 9
     ring_vectors: int = 8
     sorted_from: int = 64
+    gathered_from: int = 64
     loop_bytes: int = 16384
     loop_elements: int = 16384
     rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """Products of rows that choose matrices of a stack by Hopper's matrix instructions: tiles, their order, results."""
 
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -7,8 +8,11 @@ import pytest
 
 import hiprt
 from hiprt import graphs, kernels
+from hiprt.kernels.ops.matmul.stacks import side_of
+from hiprt.kernels.ops.quantized.formats import format_of
 from hiprt.kernels.ops.quantized.gather_swiglu import gather_swiglu
 from hiprt.kernels.ops.quantized.gathered_tiles import gathered_plan, run_tiles
+from hiprt.kernels.ops.quantized.operands import operands_of
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.target import force_generic, make_target, target_of
@@ -75,6 +79,20 @@ def test_other_products_have_other_kernels():
     for rows, stack in ((96, 128), (64, 1025)):
         with pytest.raises(ValueError, match="do not fit"):
             gathered_plan(GATE_UP, stack, 8, HALF, H200, rows)
+
+
+@pytest.mark.parametrize(("tokens", "is_gathered"), [(7, False), (8, True), (32, True)])
+def test_products_are_gathered_however_large_the_stack_is(tokens, is_gathered):
+    """From as many as the table has; before, those of less than two a matrix went one by one."""
+    count, form = 9 * tokens, format_of("gather_qmm", 64, 4, "affine")
+    x, indices, (w, scales, biases) = operands(tokens, 9, 257, 128, 128, HALF, 64, 4, each=False)
+    stream = hiprt.current_stream()
+    device = (hiprt.array(each) for each in (x[:, :, None], w, scales, biases))
+    given = operands_of("gather_qmm", *device, True, form, stream)
+    left = side_of((tokens, 1), indices.shape, tokens, None, stream)
+    right = side_of(indices.shape, indices.shape, 257, hiprt.array(indices), stream)
+    on = replace(H200, table=replace(H200.table, gathered_from=64))
+    assert (gather.plan_of(given, 1, count, left, right, True, on) is not None) == is_gathered
 
 
 def operands(tokens, chosen, stack, n, k, dtype, group, bits, each=True):

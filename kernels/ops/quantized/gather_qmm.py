@@ -152,7 +152,7 @@ def plan_of(
     is_chosen = right.indices is not None and left.indices is None and lines == 1
     # Each vector is that of `left.divisor` choices in turn, and each choice has an index of its own.
     is_each = right.divisor == 1 and left.divisor * left.modulus == count
-    is_served = is_affine and is_chosen and is_each and is_worth_sorting(right, count, target.table)
+    is_served = is_affine and is_chosen and is_each and right.modulus == count >= target.table.gathered_from
     if "wgmma" not in target.features or not is_served:
         return None
     product = Product(given.w.shape[-2], given.x.shape[-1], count, given.form.group_size, given.form.bits, is_gated)
