@@ -1,6 +1,8 @@
 // softmax(scale * q . keys[0..position]) . values for many rows of one query head. A threadgroup takes ROWS of them, which
 // share each tile of keys and of values. The sums are kept relative to a row's largest score so far, and scaled down
 // when a larger one comes.
+wait_for_inputs();
+begin_next();
 const uint first = threadgroup_position_in_grid.x * ROWS;
 const uint head = threadgroup_position_in_grid.y;
 const uint present = min(uint(ROWS), rows - first);

@@ -38,6 +38,7 @@ KERNEL = Kernel(
     scalars={"rows": "uint", **SIZES},
     template={"T": "dtype", "WIDTH": "int", "ROWS": "int"},
     headers=("matmul/tiles.h", "attention/turned_attention.h"),
+    ahead=(),
     threads=lambda template: int(template["ROWS"]) // WAVE_ROWS * 32 or 1,
     instances=lambda takes_loops: [
         {"T": dtype, "WIDTH": width, "ROWS": rows}

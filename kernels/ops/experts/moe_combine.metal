@@ -1,4 +1,6 @@
 // out[t] = sum over k of weights[t][k] * y[t][k], and with a shared expert its output too, opened by sigmoid(gate[t]).
+wait_for_inputs();
+begin_next();
 uint i = thread_position_in_grid.x;
 uint token = i / width;
 uint column = i % width;

@@ -37,6 +37,7 @@ COMBINE = Kernel(
     outputs={"out": "T"},
     scalars={"size": "uint", "width": "uint", "chosen": "uint", "is_shared": "uint"},
     template={"T": "dtype"},
+    ahead=(),
     instances=each(),
 )
 

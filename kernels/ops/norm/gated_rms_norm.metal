@@ -1,5 +1,7 @@
 // out = x / sqrt(mean(x^2) + eps) * weight * gate * sigmoid(gate). A threadgroup takes one row.
 threadgroup float parts[32];
+wait_for_inputs();
+begin_next();
 const uint step = threads_per_threadgroup.x;
 const uint first = thread_index_in_threadgroup;
 const uint lane = thread_index_in_simdgroup;

@@ -23,6 +23,7 @@ KERNEL = Kernel(
     template={"T": "dtype"},
     headers=("norm/row_sums.h",),
     aliasing={"out": ("x", "gate", "weight")},
+    ahead=(),
     is_varied=True,
     instances=each(),
 )

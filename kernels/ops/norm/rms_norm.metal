@@ -1,5 +1,7 @@
 // out = x * rsqrt(mean(x^2) + eps) * weight for each row of `width` values. SIMDGROUPS simdgroups share a row; a lane
 // takes RUN neighbours at a time.
+wait_for_inputs();
+begin_next();
 #if HIPRT_CPU_LOOPS
 uint first = threadgroup_position_in_grid.x * stretch;
 uint end = min(rows, first + stretch);

@@ -22,6 +22,7 @@ KERNEL = Kernel(
     scalars={"rows": "uint", "width": "uint", "stretch": "uint", "eps": "float"},
     template={"T": "dtype", "WEIGHTED": "bool", "SIMDGROUPS": "int", "RUN": "int"},
     aliasing={"out": ("x", "weight")},
+    ahead=(),
     instances=each(WEIGHTED=(False, True), SIMDGROUPS=(1, DEFAULT.norm_simdgroups), RUN=runs),
 )
 

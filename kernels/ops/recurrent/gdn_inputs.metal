@@ -2,6 +2,8 @@
 // of q and k, and the gates. A threadgroup takes a head of queries, keys or values for RUN steps; only that of the first
 // steps reads and writes its channels of the state.
 threadgroup float mixed[RUN * KEY];  // of queries or keys
+wait_for_inputs();
+begin_next();
 const uint first = thread_index_in_threadgroup;
 const uint stride = threads_per_threadgroup.x;
 const uint head = threadgroup_position_in_grid.x;

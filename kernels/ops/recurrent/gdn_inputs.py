@@ -36,6 +36,7 @@ KERNEL = Kernel(
     },
     template={"T": "dtype", "KEY": "int", "VALUE": "int", "TAPS": "int", "RUN": "int"},
     headers=("elementwise/expression.h", "recurrent/gated_delta.h"),
+    ahead=(),
     is_varied=True,
     instances=each(KEY=(128,), VALUE=(128,), TAPS=(4,), RUN=(RUN,)),
 )
