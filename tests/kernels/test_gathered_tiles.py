@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from importlib import import_module
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import hiprt
 from hiprt import graphs, kernels
 from hiprt.kernels.ops.matmul.stacks import side_of
 from hiprt.kernels.ops.quantized.formats import format_of
-from hiprt.kernels.ops.quantized.gather_swiglu import gather_swiglu
+from hiprt.kernels.ops.quantized.gather_swiglu import gather_mlp, gather_swiglu
 from hiprt.kernels.ops.quantized.gathered_tiles import gathered_plan, run_tiles
 from hiprt.kernels.ops.quantized.operands import operands_of
 from hiprt.kernels.reference import ops as reference
@@ -27,7 +28,7 @@ NONE = 2**32 - 1
 on_hopper = pytest.mark.only(
     "nvidia", reason="the instructions exist on Hopper alone, and the CPU device has none like them"
 )
-gather = import_module("hiprt.kernels.ops.quantized.gather_qmm")
+gather, swiglu = (import_module(f"hiprt.kernels.ops.quantized.{name}") for name in ("gather_qmm", "gather_swiglu"))
 
 
 @pytest.mark.parametrize(
@@ -115,6 +116,52 @@ def test_a_product_is_that_of_gather_qmm_behind_its_gate(each):
         sums = w[indices[token, slot]] @ reference.double(x[token, slot if each else 0])
         exact[token, slot] = reference.silu_mul(sums[:24], sums[24:])
     np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-4)
+
+
+def test_two_stacks_one_behind_the_other():
+    x, indices, stored = operands(20, 4, 3, 128, 128, np.float32, 64, 4, each=False)
+    last = operands(20, 4, 3, 40, 64, np.float32, 32, 8)[2]
+    device = hiprt.array(x), *map(hiprt.array, (*stored, *last, indices))
+    got = gather_mlp(*device, group_size=64, bits=4, down_group_size=32, down_bits=8)
+    w = reference.weights(*(part.reshape(-1, part.shape[-1]) for part in stored), 64, 4).reshape(3, 128, 128)
+    down = reference.weights(*(part.reshape(-1, part.shape[-1]) for part in last), 32, 8).reshape(3, 40, 64)
+    exact = np.zeros((20, 4, 40))
+    for token, slot in zip(*np.nonzero((indices >= 0) & (indices < 3))):
+        sums = w[indices[token, slot]] @ reference.double(x[token, 0])
+        exact[token, slot] = down[indices[token, slot]] @ reference.silu_mul(sums[:64], sums[64:])
+    np.testing.assert_allclose(got.numpy(), exact, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [(32, 32), (32, 64)])
+def test_rows_are_put_in_order_once_for_two_products(monkeypatch, rows):
+    """Where both have tiles of as many rows."""
+    x, indices, stored = operands(20, 4, 3, 128, 128, np.float32, 64, 4, each=False)
+    last = operands(20, 4, 3, 40, 64, np.float32, 64, 4)[2]
+    taken = []
+
+    class Plan(NamedTuple):
+        """A plan that multiplies by other kernels, and notes the order that it was given."""
+
+        runs: object
+        is_gated: bool
+
+        def run(self, stream, out, x, indices, w, scales, biases, runs=None):
+            taken.append(runs)
+            wide, form = x.reshape(20, -1, 1, x.shape[-1]), {"group_size": 64, "bits": 4}
+            y = kernels.gather_qmm(wide, w, scales, biases, None, indices.view(np.int32), **form)[:, :, 0]
+            gates = [kernels.contiguous(y[..., :64]), kernels.contiguous(y[..., 64:])] if self.is_gated else None
+            out[:] = y if gates is None else kernels.silu_mul(*gates)
+            return self.runs
+
+    def plan_of(given, lines, count, left, right, is_gated, target):
+        return Plan(run_tiles(80, 3, rows[not is_gated]), is_gated)
+
+    device = hiprt.array(x), *map(hiprt.array, (*stored, *last, indices))
+    form = {"group_size": 64, "bits": 4, "down_group_size": 64, "down_bits": 4}
+    exact = gather_mlp(*device, **form).numpy()
+    monkeypatch.setattr(swiglu, "plan_of", plan_of)
+    np.testing.assert_allclose(gather_mlp(*device, **form).numpy(), exact, rtol=1e-4, atol=1e-4)
+    assert taken == [None, run_tiles(80, 3, 32) if rows[0] == rows[1] else None]
 
 
 @pytest.fixture

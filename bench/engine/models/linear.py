@@ -13,7 +13,7 @@ from hiprt import Array, array, kernels
 from hiprt.bench.engine.matrix import Matrix, Quantized, Rows, cut_part
 from hiprt.distributed import Communicator
 from hiprt.kernels.ops.quantized.formats import Format
-from hiprt.kernels.ops.quantized.gather_swiglu import gather_swiglu
+from hiprt.kernels.ops.quantized.gather_swiglu import gather_mlp
 from hiprt.kernels.ops.quantized.product import product, rows_alike
 
 __all__ = ["Linear", "gated", "joined", "split"]
@@ -140,17 +140,31 @@ class Linear:
             return self.ranks.all_reduce(product, residual=residual)
         return product if residual is None else kernels.add(residual, product)
 
-    def gather_gated(self, x: Array, indices: Array) -> Array:
-        """Do what `gather` does for many rows of a prompt; the first half of an answer gates the second.
+    def gather_mlp(self, down: Linear, x: Array, indices: Array) -> Array:
+        """Do what `gather` does for many rows of a prompt, whose answers another stack then takes likewise.
+
+        Parameters
+        ----------
+        down : Linear
+            It takes ``silu(first) * second`` of the halves of an answer.
+        x : Array, shape (n, 1, columns)
+        indices : Array of int32, shape (n, k)
 
         Returns
         -------
-        Array, shape (n, k, rows / 2)
-            ``silu(first) * second``.
+        Array, shape (n, k, rows of `down`)
         """
-        if self.is_fusable:
-            return gather_swiglu(x, *self.codes, indices, **self.form)
-        return gated(self.gather(x, indices))
+        if self.is_fusable and down.is_fusable:
+            return gather_mlp(
+                x,
+                *self.codes,
+                *down.codes,
+                indices,
+                **self.form,
+                down_group_size=down.group_size,
+                down_bits=down.bits,
+            )
+        return down.gather(gated(self.gather(x, indices)), indices)
 
     def gather(self, x: Array, indices: Array) -> Array:
         """Multiply the vectors of each token with the matrices that the token has chosen from a stack.

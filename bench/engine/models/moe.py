@@ -80,8 +80,10 @@ class Moe:
         is_shared = is_joined and mixture.shared > 0
         chosen, shares = kernels.moe_route(logits, mixture.chosen, normalize=mixture.is_normalized, shared=is_shared)
         wide = normed.reshape(rows, 1, -1)
-        inner = self.gate_up.gather_gated(wide, chosen) if is_prompt else gated(self.gate_up.gather(wide, chosen))
-        answers = self.down.gather(inner, chosen)
+        if is_prompt:
+            answers = self.gate_up.gather_mlp(self.down, wide, chosen)
+        else:
+            answers = self.down.gather(gated(self.gate_up.gather(wide, chosen)), chosen)
         if self.shared is None or is_joined:
             return self.down.added(kernels.moe_combine(answers, shares), x)
         gate_up, down = self.shared

@@ -134,7 +134,7 @@ def gather_qmm(
         operands = {"x": given.x, "w": given.w, "scales": given.scales, "biases": given.biases}
         out = result(op, out, shape, given.x.dtype, stream, {**operands, "rhs_indices": right.indices})
         if not out.address % 16:
-            plan.run(stream, out, indices=right.indices, **operands)
+            plan.run(stream, out, given.x, right.indices, given.w, given.scales, given.biases)
             return out
     table = target_of(stream).table
     in_runs, order = sorted_indices or lines > table.untiled_rows, None

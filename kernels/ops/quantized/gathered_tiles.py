@@ -62,6 +62,7 @@ class RunTiles(NamedTuple):
         return order, matrices
 
 
+@Planned
 def run_tiles(count: int, stack: int, rows: int) -> RunTiles:
     """Return the launch for some items of a stack of matrices, in tiles of `rows` rows.
 
@@ -82,11 +83,25 @@ class GatheredPlan(NamedTuple):
     runs: RunTiles
     launch: Launch
 
-    def run(self, stream: Stream, out: Array, x: Array, indices: Array, w: Array, scales: Array, biases: Array) -> None:
-        """Launch on a stream; arrays are contiguous, and all but the indices, scales and biases aligned to 16 bytes."""
-        order, matrices = self.runs.run(stream, indices)
+    def run(
+        self,
+        stream: Stream,
+        out: Array,
+        x: Array,
+        indices: Array,
+        w: Array,
+        scales: Array,
+        biases: Array,
+        runs: tuple[Array, Array] | None = None,
+    ) -> tuple[Array, Array]:
+        """Launch on a stream, and return the rows' order, which another product of the same `runs` may be given.
+
+        Arrays are contiguous, and all but the indices, scales and biases aligned to 16 bytes.
+        """
+        order, matrices = runs or self.runs.run(stream, indices)
         given = {"x": x, "weight": w, "scales": scales, "biases": biases, "residual": x}
         self.launch(stream, out=out, order=order, matrices=matrices, arrived=out, parts=out, **given)
+        return order, matrices
 
 
 @Planned
