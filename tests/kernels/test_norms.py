@@ -5,6 +5,7 @@ import pytest
 
 import hiprt
 from hiprt import kernels
+from hiprt.kernels.ops.norm.gated_rms_norm import gated_heads_norm
 from hiprt.kernels.reference import ops as reference
 
 SHAPES = [(1, 1), (3, 7), (2, 3, 128), (4, 1000), (1, 5000)]
@@ -66,6 +67,19 @@ def test_gated_rms_norm_matches_the_reference(branch, dtype, shape, normal, clos
     x, gate, weight = normal(shape, dtype, 1, 3.0), normal(shape, dtype, 2, 2.0), normal(shape[-1:], dtype, 3)
     got = kernels.gated_rms_norm(*map(hiprt.array, (x, gate, weight)), 1e-6)
     close(got, reference.gated_rms_norm(x, gate, weight, 1e-6), steps=24 + shape[-1] / 16)
+
+
+def test_gates_of_heads_may_lie_apart(branch, dtype, normal):
+    """Each head has the bits that it has beside a gate without gaps."""
+    x, wide, weight = normal((5, 3, 40), dtype, 1, 3.0), normal((5, 150), dtype, 2, 2.0), normal((40,), dtype, 3)
+    gate = np.ascontiguousarray(wide[:, 21:141])
+    exact = kernels.gated_rms_norm(*map(hiprt.array, (x, gate.reshape(5, 3, 40), weight)), 1e-6).numpy()
+    device = hiprt.array(x), hiprt.array(wide)[:, 21:141], hiprt.array(weight)
+    np.testing.assert_array_equal(gated_heads_norm(*device, 1e-6).numpy(), exact)
+    np.testing.assert_array_equal(gated_heads_norm(device[0], hiprt.array(gate), device[2], 1e-6).numpy(), exact)
+    for error, wrong in ((ValueError, device[1][:4]), (TypeError, hiprt.zeros((5, 120), np.int32))):
+        with pytest.raises(error, match="gated_heads_norm: gate"):
+            gated_heads_norm(device[0], wrong, device[2], 1e-6)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -14,6 +14,7 @@ from hiprt.bench.engine.models.config import Config, Delta
 from hiprt.bench.engine.models.linear import Linear, split
 from hiprt.bench.engine.models.model import LayerState, Recurrent
 from hiprt.bench.engine.models.weights import Part, Weights
+from hiprt.kernels.ops.norm.gated_rms_norm import gated_heads_norm
 
 __all__ = ["GatedDelta"]
 
@@ -127,8 +128,9 @@ class GatedDelta:
             qk_eps=self.qk_eps,
         )
         answer = kernels.gated_delta(*inputs, state.delta[one])
-        z = kernels.contiguous(made[:, delta.channels : delta.channels + delta.values])
-        return self.opened(x, answer, z, fused=True)
+        z = made[:, delta.channels : delta.channels + delta.values]
+        normed = gated_heads_norm(answer.reshape(answer.shape[1:]), z, self.output_norm, eps)
+        return self.output.project(normed.reshape(len(x), -1), residual=x, fused=True)
 
     def mix(self, x: Array, state: Recurrent) -> Array:
         """Take one row of each sequence; each op is a kernel."""
@@ -145,14 +147,9 @@ class GatedDelta:
         q, k = (kernels.rms_norm(part, self.scale[i], self.qk_eps) for i, part in enumerate((q, k)))
         kept, corrected = kernels.gated_delta_gates(a, b, self.a_log, self.dt_bias)
         answer = kernels.astype(kernels.gated_delta(q, k, v, kept, corrected, state.delta), x.dtype)
-        return self.opened(x, answer, z, fused=False)
-
-    def opened(self, x: Array, answer: Array, z: Array, *, fused: bool) -> Array:
-        """Return the residual stream behind the gated norm of the rule's answers and the output product."""
-        shape = (len(x) * self.delta.value_heads, self.delta.value_width)
-        eps = self.config.rms_norm_eps
+        shape = (sequences * heads, delta.value_width)
         normed = kernels.gated_rms_norm(answer.reshape(shape), z.reshape(shape), self.output_norm, eps)
-        return self.output.project(normed.reshape(len(x), -1), residual=x, fused=fused)
+        return self.output.project(normed.reshape(sequences, -1), residual=x)
 
 
 def projection_of(delta: Delta, weights: Weights, own: str) -> list[Part]:
