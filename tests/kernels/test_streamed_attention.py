@@ -11,7 +11,15 @@ import hiprt
 from hiprt import graphs, kernels
 from hiprt.kernels.ops.attention.grouped_heads import GroupedHeads
 from hiprt.kernels.reference import ops as reference
-from hiprt.kernels.tuning.streams import MEASURED, MEASURED_FEW, Streams, resident_of, shared_bytes, streams_of
+from hiprt.kernels.tuning.streams import (
+    MEASURED,
+    MEASURED_FEW,
+    MEASURED_MANY,
+    Streams,
+    resident_of,
+    shared_bytes,
+    streams_of,
+)
 from hiprt.kernels.tuning.target import force_generic, make_target, target_of
 from hiprt.objects import Planned
 from hiprt.provider import CPU, NVIDIA
@@ -28,6 +36,8 @@ modules = [import_module(f"hiprt.kernels.ops.attention.{name}") for name in ("at
         (QWEN, 4, 16),
         (QWEN._replace(capacity=300), 4, 2),
         (QWEN._replace(heads=16, capacity=350), 2, 3),
+        (QWEN._replace(heads=16, capacity=350, rows=4), 2, 3),
+        (QWEN._replace(heads=16, capacity=250, rows=8), 2, 2),
         (QWEN._replace(heads=16, capacity=2304), 2, 12),
         (QWEN._replace(capacity=0), 4, 1),
         (QWEN._replace(heads=64), 8, 16),
@@ -41,11 +51,12 @@ modules = [import_module(f"hiprt.kernels.ops.attention.{name}") for name in ("at
 )
 def test_threadgroups_fill_the_device(call, heads, splits):
     found = streams_of(call, BFLOAT, H200)
-    measured = MEASURED_FEW if call.repeat <= 2 and call.capacity <= 2048 else MEASURED
+    few = MEASURED_MANY if call.rows == 8 else MEASURED_FEW
+    measured = few if call.repeat <= 2 and call.capacity <= 2048 else MEASURED
     assert found == (heads, splits, *measured[call.width])
 
 
-@pytest.mark.parametrize("measured", [MEASURED, MEASURED_FEW])
+@pytest.mark.parametrize("measured", [MEASURED, MEASURED_FEW, MEASURED_MANY])
 @pytest.mark.parametrize("width", MEASURED)
 def test_threadgroups_fit_a_processor(measured, width):
     simdgroups, stages = measured[width]
