@@ -121,7 +121,7 @@ class Table:
     expert_rows: int = 1
     expert_simdgroups: int = 8
     expert_tokens: int = 16
-    prompt_tokens: int = 16
+    prompt_tokens: int = 0
     gdn_simdgroups: int = 16
     norm_long_row: int = 1024
     norm_simdgroups: int = 8
