@@ -68,7 +68,8 @@ def test_by_a_library(ranks, nccl, form):
 def test_programs_of_mlx_by_a_library(nccl, root):
     """What it launches in the middle of a lazy graph's program is captured between the program's own nodes."""
     program = root / "tests" / "metal_compat" / "mlx" / "programs" / "collectives.py"
-    ended = run(2, "-m", "hiprt", "run", program, "8", "10", "float32", "int32", collectives="library", nccl_lib=nccl)
+    words = ("0", "8", "10", "float32", "int32")  # where seeds begin, how many, steps, and dtypes
+    ended = run(2, "-m", "hiprt", "run", program, *words, collectives="library", nccl_lib=nccl)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert sorted(ended.stdout.splitlines()) == ["rank 0: right", "rank 1: right"]
 

@@ -142,11 +142,11 @@ def collect():
     gc.collect()
 
 
-def beside_our_captures(first, count):
+def beside_our_captures(seeds):
     """Steps that take in other code's work, in whose midst objects go; what was wrong."""
     gc.disable()
     wrong = []
-    for seed in range(first, first + count):
+    for seed in seeds:
         random.seed(seed)
         with hiprt.Stream() as own, hiprt.use_stream(own):
             x, y = hiprt.array(np.arange(N, dtype=np.uint32)), hiprt.zeros(N, np.uint32)
@@ -181,10 +181,10 @@ def beside_our_captures(first, count):
     return wrong
 
 
-def beside_others_captures(first, count):
+def beside_others_captures(seeds):
     """Captures of other code, of this thread or another, in whose midst objects go; none may end."""
     gc.disable()
-    for seed in range(first, first + count):
+    for seed in seeds:
         random.seed(seed)
         garbage(KINDS, 6)
         drop = (lambda: on_thread(collect)) if random.random() < 0.5 else collect
@@ -216,14 +216,14 @@ def forked_stream():
 
 @pytest.mark.every(2)
 @pytest.mark.parametrize("profile", PROFILES)
-def test_our_captures(profile, form):
-    assert child(beside_our_captures, 0, 4 if form == "short" else 40, profile=profile) == []
+def test_our_captures(profile, form, part):
+    assert child(beside_our_captures, [*part(range(4 if form == "short" else 40))], profile=profile) == []
 
 
 @pytest.mark.every(2)
 @pytest.mark.parametrize("profile", PROFILES[::-1])
-def test_captures_of_others(profile, form):
-    assert child(beside_others_captures, 0, 6 if form == "short" else 60, profile=profile) == []
+def test_captures_of_others(profile, form, part):
+    assert child(beside_others_captures, [*part(range(6 if form == "short" else 60))], profile=profile) == []
 
 
 @pytest.mark.every(2)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
@@ -161,20 +161,20 @@ def check(program):
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_random_programs(form):
+def test_random_programs(form, part):
     """40 short programs by default, 400 with ``--all``, 20,000 in the long form; what is fused runs op by op."""
     count, most = {"short": (40, 25), "usual": (400, 60), "long": (20_000, 60)}[form]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fused, "whole_of", lambda *_: None)
-        run(count, most)
+        run(part(range(count)), most)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_random_programs_in_fused_kernels(form):
+def test_random_programs_in_fused_kernels(form, part):
     """The same where what is fused is one kernel, which takes a compiler's time for each program."""
     count, most = {"short": (2, 25), "usual": (10, 60), "long": (500, 60)}[form]
-    run(count, most)
+    run(part(range(count)), most)
 
 
 def test_other_shapes_of_arguments_that_share_memory(monkeypatch):
@@ -184,8 +184,15 @@ def test_other_shapes_of_arguments_that_share_memory(monkeypatch):
     check((lines, 1))
 
 
-def run(count, most):
-    settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))(given(programs(most))(check))()
+def drawn(numbers, most, test, **kinds):
+    """Run a test of as many random programs as numbers are given; other shares' begin elsewhere, and draw others."""
+    wanted = settings(max_examples=len(numbers), deadline=None, suppress_health_check=list(HealthCheck), **kinds)
+    made = wanted(given(programs(most))(test))
+    (seed(numbers[0])(made) if numbers[0] else made)()
+
+
+def run(numbers, most):
+    drawn(numbers, most, check)
 
 
 IMPORTING = """
@@ -223,7 +230,7 @@ def export(program, folder, number):
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_exported_programs_in_another_process(form, tmp_path):
+def test_exported_programs_in_another_process(form, part, tmp_path):
     """10 short programs by default, 60 with ``--all``, 20,000 in the long form."""
     count, most = {"short": (10, 25), "usual": (60, 60), "long": (20_000, 60)}[form]
     written = []
@@ -241,11 +248,5 @@ def test_exported_programs_in_another_process(form, tmp_path):
         if len(written) == BATCH:
             check_imports()
 
-    settings(
-        max_examples=count,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )(given(programs(most))(check))()
+    drawn(part(range(count)), most, check, database=None, phases=[Phase.generate])
     check_imports()

@@ -48,15 +48,17 @@ def work(form, part):
     """Every program for every target in the long form.
 
     In the usual form a target with the machine code of another has one of each kernel, and a share has some of the
-    targets of each program; in the short form all targets together have one of each, of one dtype.
+    targets of each program, one at least where there are as many shares as targets; in the short form all targets
+    together have one of each, of one dtype.
     """
-    every, programs = len(TARGETS), units([])
+    programs = units([])
     some = one_of_each(programs, lambda unit: unit.instance.kernel.name)
     if form == "short":
-        every, programs = 1, some
-    turns = [[TARGETS[(i + j) % len(TARGETS)] for j in range(every)] for i in range(len(TARGETS))]
-    pairs = [(unit, on) for i, unit in enumerate(programs) for on in part(turns[i % len(turns)])]
-    return [(unit, on) for unit, on in pairs if form != "usual" or on not in ALIKE or unit in some]
+        return [(unit, TARGETS[i % len(TARGETS)]) for i, unit in enumerate(some)]
+    own = [target for target in TARGETS if form == "long" or target not in ALIKE]
+    turns = [part([*own[i:], *own[:i]]) for i in range(len(own))]
+    pairs = [(unit, on) for i, unit in enumerate(programs) for on in turns[i % len(own)]]
+    return pairs + [(unit, on) for on in TARGETS if on not in own for unit in part(some)]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from hiprt import graphs, kernels
 from hiprt.array import bfloat16
 from hiprt.distributed import Communicator
 
-TURNS = int(sys.argv[1])
+FIRST, COUNT = map(int, sys.argv[1:])
+TURNS = range(FIRST, FIRST + COUNT)
 
 
 def numbers(turn, rank, size, dtype):
@@ -34,8 +35,8 @@ def delay(turn, rank):
 
 with Communicator(seconds=300) as ranks:
     mine = ranks.rank
-    chance = np.random.default_rng(1)  # the same in every rank
-    for turn in range(TURNS):
+    chance = np.random.default_rng([FIRST, 1])  # the same in every rank
+    for turn in TURNS:
         delay(turn, mine)
         size, dtype = int(chance.integers(0, 1500)), (np.float32, np.float16, bfloat16)[turn % 3]
         x = hiprt.array(numbers(turn, mine, size, dtype))
@@ -50,7 +51,7 @@ with Communicator(seconds=300) as ranks:
         assert ranks.all_gather(part, whole.shape[1]).numpy().tobytes() == whole.tobytes(), (turn, size, dtype)
 
     # Large arrays go by chunks, in several rounds; that of one rank may lie where pieces of 16 bytes do not.
-    for turn in range(TURNS // 3):
+    for turn in TURNS[: COUNT // 3]:
         delay(turn, mine)
         size, dtype, start = 8 * int(chance.integers(100, 5000)), (bfloat16, np.float32)[turn % 2], (turn + mine) % 3
         whole = hiprt.zeros(size + start, dtype)
@@ -73,14 +74,14 @@ with Communicator(seconds=300) as ranks:
         return y
 
     step, results = graphs.Step(token), []
-    for turn in range(TURNS):
+    for turn in TURNS:
         delay(turn, mine)
         x.copy_from(hiprt.array(numbers(turn, mine, 300, np.float32)))
         results.append(step().numpy())
-    assert step.rungs["replay"] == TURNS - 1
+    assert step.rungs["replay"] == COUNT - 1
     everyone = ranks.all_gather_value([result.tobytes().hex() for result in results])
     assert all(each == everyone[0] for each in everyone)
-    for turn, result in enumerate(results):
+    for turn, result in zip(TURNS, results):
         mean = sum(numbers(turn, rank, 300, np.float32) for rank in range(ranks.ranks)) / ranks.ranks
         np.testing.assert_allclose(result, mean, rtol=1e-4, atol=1e-6)
     ranks.barrier()

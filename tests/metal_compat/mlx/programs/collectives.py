@@ -12,7 +12,7 @@ DTYPES = (
     mx.float32, mx.float16, mx.bfloat16, mx.bool_, mx.int8, mx.uint8, mx.int16, mx.uint16, mx.int32, mx.uint32,
     mx.int64, mx.uint64, mx.complex64,
 )  # fmt: skip
-TURNS, STEPS = map(int, sys.argv[1:3])
+FIRST, TURNS, STEPS = map(int, sys.argv[1:4])
 group = mx.distributed.init(strict=True, backend="nccl")
 assert mx.distributed.init() is group
 mine, n = group.rank(), group.size()
@@ -25,7 +25,7 @@ def numbers(rank, dtype, size):
 
 def by_dtype():
     """Compare every collective of every dtype; an odd number of bytes among them."""
-    for dtype in [getattr(mx, name) for name in sys.argv[3:]] or DTYPES:
+    for dtype in [getattr(mx, name) for name in sys.argv[4:]] or DTYPES:
         each = [numbers(rank, dtype.numpy, 5 * n) for rank in range(n)]
         x, wanted = mx.array(each[mine], dtype=dtype), np.sum(each, 0).astype(dtype.numpy)
         for made, right in (
@@ -121,7 +121,7 @@ def by_chance(seed):
 
 by_dtype()
 by_parts()
-for seed in range(TURNS):
+for seed in range(FIRST, FIRST + TURNS):
     by_chance(seed)
 replays = sum(lowered.step.rungs["replay"] + lowered.step.rungs["patch"] for lowered in lazy.known.values())
 assert replays or not TURNS
