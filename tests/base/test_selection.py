@@ -75,6 +75,8 @@ def test_markers_choose():
 def test_shares_have_every_test_once():
     wide = Item("f.py::wide[0]", {"a": 0}, pytest.mark.wide)
     assert of_other_shares([wide], "0/3") == of_other_shares([wide], "1/3") == of_other_shares([wide], "2/3") == []
+    turns = [Item("f.py::turn[0]", {"a": 0}, pytest.mark.wide(turn=4))]
+    assert [of_other_shares(turns, f"{i}/3") == [] for i in range(3)] == [False, True, False]
     items = [Item(f"f.py::alike[{i}]", {"a": i}) for i in range(60)]
     shares = [[item for item in items if item not in of_other_shares(items, f"{i}/3")] for i in range(3)]
     assert all(len(share) > 10 for share in shares)

@@ -97,7 +97,7 @@ def test_a_step_is_all_of_its_loop():
         matrix_step(Code(LOOP, 2, 0), "tiles")
 
 
-@pytest.mark.wide
+@pytest.mark.wide(turn=2)
 def test_prompts_are_modelled_by_matrix_instructions(capsys):
     parser = argparse.ArgumentParser()
     roofline.add_arguments(parser)
@@ -145,7 +145,7 @@ def test_matrix_instructions_take_most_of_every_tile(part):
         assert share_of(gpu, dtype, bits, rows) >= 0.6, (gpu.arch, rows, bits, dtype)
 
 
-@pytest.mark.wide
+@pytest.mark.wide(turn=2)
 def test_the_kernels_are_shown_beside_the_one_of_every_gpu(capsys):
     parser = argparse.ArgumentParser()
     roofline.add_arguments(parser)

@@ -44,7 +44,7 @@ class Engine:
 """
 
 
-@pytest.mark.wide
+@pytest.mark.wide(turn=3)
 def test_a_step_has_the_types_of_its_function(root, tmp_path):
     """mypy --strict accepts right calls, and names each wrong one."""
     program = tmp_path / "program.py"

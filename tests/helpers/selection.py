@@ -89,6 +89,8 @@ def left_out(items):
 def of_other_shares(items, share):
     """Return those tests that are not in a share. Those marked ``wide``, which are like no others, are in all.
 
+    Those marked ``wide(turn=n)`` take so long that they are in one share only, n of so many.
+
     Parameters
     ----------
     items : list of pytest.Item
@@ -102,8 +104,14 @@ def of_other_shares(items, share):
         It is something else.
     """
     which, count = numbers_of(share)
-    alike = [item for item in items if not item.get_closest_marker("wide")]
-    return [item for item in alike if zlib.crc32(item.nodeid.encode()) % count != which]
+
+    def turn_of(item):
+        """The number that decides which share has a test, or None for all."""
+        wide = item.get_closest_marker("wide")
+        return wide.kwargs.get("turn") if wide else zlib.crc32(item.nodeid.encode())
+
+    turns = [(item, turn_of(item)) for item in items]
+    return [item for item, turn in turns if turn is not None and turn % count != which]
 
 
 def numbers_of(share):

@@ -1,5 +1,6 @@
 """`hiprt compile`: what it writes and says, for AMD targets and for the device in use, and how it fails."""
 
+import argparse
 import json
 import os
 import signal
@@ -13,11 +14,12 @@ import pytest
 from hiprt.code_cache import CodeCache
 from hiprt.errors import CompileError
 from hiprt.kernels import Kernel
+from hiprt.kernels.offline import command
 from hiprt.kernels.offline.builder import Unit, backend_of, build, units
 from hiprt.kernels.offline.catalogue import Instance, instances
 from hiprt.kernels.offline.code_object import CodeObject
 from hiprt.kernels.offline.report import Report
-from hiprt.metal_compat.compile import EVERY_BACKEND
+from hiprt.metal_compat.compile import EVERY_BACKEND, add_arguments
 
 SOURCE = """
 extern "C" __global__ void axpy(const float4* x, float4* y, float a, int n) {
@@ -249,9 +251,14 @@ def test_metal_text_of_a_body(tmp_path):
 
 
 @pytest.mark.wide
-def test_every_instance_is_metal_that_passes_the_checker():
-    read = json.loads(run("--target", "metal", "--emit", "--json")[0])
-    symbols = [instance.symbol for instance in instances(dialect="metal")]
+def test_every_instance_is_metal_that_passes_the_checker(part, monkeypatch, capsys):
+    monkeypatch.setattr(command, "units", lambda *given, **kinds: part(units(*given, **kinds)))
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    options = parser.parse_args(["--target", "metal", "--emit", "--json"])
+    assert options.run(options) == 0
+    read = json.loads(capsys.readouterr().out)
+    symbols = part([instance.symbol for instance in instances(dialect="metal")])
     assert read["programs"] == len(read["texts"]) == len(symbols)
     assert sorted(read["texts"]) == sorted(f"{symbol}.metal" for symbol in symbols)
 

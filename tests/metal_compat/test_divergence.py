@@ -19,7 +19,7 @@ def test_lanes_meet_as_on_a_gpu(name):
     assert got == expected
 
 
-@pytest.mark.wide
+@pytest.mark.wide(turn=1)
 def test_by_another_compiler(tmp_path):
     if not shutil.which("g++"):
         pytest.skip("no g++ here")

@@ -21,7 +21,7 @@ SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1
 LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 
-pytestmark = [pytest.mark.wide, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.wide(turn=0), pytest.mark.timeout(900)]  # two minutes are for zig's own C++ library
 
 
 @pytest.fixture(
