@@ -233,13 +233,25 @@ class Build(build_ext):
         """Build the extension, and beside it the HIP libraries of our own."""
         package = Path(self.get_ext_fullpath("hiprt._core")).resolve().parent  # while run() works, it is another folder
         with ThreadPoolExecutor(1) as pool:
-            extension = pool.submit(super().run)  # which compiles one file at a time
+            extension = pool.submit(super().run)
             if os.name == "posix" and sysconfig.get_platform().startswith("linux"):
                 build_cpu_device(library_file(package, "cpu"), ROOT / "build" / "cpu")
                 for name in C_LIBRARIES:
                     build_c_library(NATIVE.parent / name, library_file(package, name))
                 build_library(library_target(package), ROOT / "build" / "libhiprt")
             extension.result()
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile the extension's files by all processors: setuptools would compile one at a time."""
+        compile_some = self.compiler.compile
+
+        def compile_each(sources: list[str], **given: object) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                made = pool.map(lambda source: compile_some([source], **given), sources)
+                return [out for outs in made for out in outs]
+
+        self.compiler.compile = compile_each
+        super().build_extension(ext)
 
     def get_outputs(self) -> list[str]:
         """Name the HIP libraries too, so that installers remove them."""
