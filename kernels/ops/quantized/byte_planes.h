@@ -11,7 +11,7 @@ HIPRT_INLINE float unit_of(uint exponent) {
   return as_type<float>((exponent - 14u - (BITS == 4 ? 4u : 0u)) << 23);
 }
 
-// The bytes of eight numbers: four words of upper bytes, or of lower ones.
+// The bytes of eight numbers: two words of the upper ones, and two of the lower ones.
 struct byte_planes {
   pack<uint, 2> upper, lower;
 };
