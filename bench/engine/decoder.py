@@ -16,7 +16,7 @@ from hiprt.bench.engine.draft import Draft, check_draft
 from hiprt.bench.engine.logprobs import Likely
 from hiprt.bench.engine.models.model import Model, Recurrent
 from hiprt.bench.engine.prompt_cache import PromptCache
-from hiprt.bench.engine.prompts import CHUNK, Prompts, Tokens, check_prompt, chunks, prompts_of, tokens_of
+from hiprt.bench.engine.prompts import CHUNK, Chunk, Prompts, Tokens, check_prompt, chunks, prompts_of, tokens_of
 from hiprt.bench.engine.room import Room
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.speculation import Speculation, check_speculation
@@ -305,8 +305,8 @@ class Decoder:
             self.state.begin(sequence, prompt)
             self.state.sampler.begin(sequence, temperature, seed)
         self.prompts = [*self.prompts[:sequence], prompt, *self.prompts[sequence + 1 :]]
-        for size in chunks(len(prompt) - 1, self.chunk):
-            self.take_chunk(sequence, size, eager=eager)
+        for chunk in self.chunks(len(prompt) - 1):
+            self.take_chunk(sequence, chunk, eager=eager)
         with use_stream(self.stream):
             self.state.go_on(sequence, prompt)
         self.lengths[sequence] = len(prompt)
@@ -442,10 +442,10 @@ class Decoder:
         for sequence, prompt in enumerate(self.prompts):
             before = max(self.save_at - self.positions[sequence], 0)
             behind = len(prompt) - self.positions[sequence] - before
-            for size in chunks(before, self.chunk) + chunks(behind, self.chunk):
+            for chunk in self.chunks(before) + self.chunks(behind):
                 if sequence in self.idle:
                     break
-                self.take_chunk(sequence, size, eager=eager)
+                self.take_chunk(sequence, chunk, eager=eager)
                 if self.positions[sequence] == self.save_at:
                     self.save()
                 taken = sum(self.positions)
@@ -462,12 +462,16 @@ class Decoder:
         (self.drawing.eager if eager else self.drawing)()
         self.is_filling = False
 
-    def take_chunk(self, sequence: int, size: int, *, eager: bool) -> None:
+    def chunks(self, length: int) -> list[Chunk]:
+        """Return the chunks of so many tokens of a prompt."""
+        return chunks(length, self.chunk, may_repeat=self.state.is_rewindable)
+
+    def take_chunk(self, sequence: int, chunk: Chunk, *, eager: bool) -> None:
         """Take the next tokens of a text's prompt."""
-        at = self.positions[sequence]
-        self.state.give(self.prompts[sequence][at : at + size], at, self.stream)
-        self.logits = self.recorded.take_chunk(sequence, size, eager=eager)
-        self.positions[sequence] += size
+        at = self.positions[sequence] - chunk.repeated
+        self.state.give(self.prompts[sequence][at : at + chunk.size], at, self.stream)
+        self.logits = self.recorded.take_chunk(sequence, chunk.size, eager=eager)
+        self.positions[sequence] = at + chunk.size
         self.eager_steps += eager
 
     def step(self) -> None:

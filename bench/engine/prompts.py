@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
     "CHUNK",
+    "Chunk",
     "Prompts",
     "Tokens",
     "check_prompt",
@@ -22,12 +23,32 @@ __all__ = [
 ]
 
 CHUNK = 512  # the most tokens of a prompt that one step takes
+FEW = 16  # tokens that a step takes in hardly more time than one
 Tokens = Sequence[int] | NDArray[np.integer[Any]]
 Prompts = Tokens | Sequence[Tokens]
 
 
-def chunks(length: int, most: int = CHUNK) -> list[int]:
-    """Return the sizes of a prompt's chunks: powers of two, so that all prompts share few graphs.
+class Chunk(NamedTuple):
+    """Tokens of a prompt that one step takes.
+
+    Attributes
+    ----------
+    size : int
+        How many, a power of two, so that all prompts share few graphs.
+    repeated : int
+        How many of them the step before has taken too.
+    """
+
+    size: int
+    repeated: int = 0
+
+
+def chunks(length: int, most: int = CHUNK, *, may_repeat: bool = False) -> list[Chunk]:
+    """Return a prompt's chunks.
+
+    A step reads all weights, so that one of few tokens takes hardly less than one of some more: what is left of a
+    prompt is one chunk with some tokens of the one before, where that saves two steps, or one by at most half again as
+    many tokens.
 
     Parameters
     ----------
@@ -35,10 +56,20 @@ def chunks(length: int, most: int = CHUNK) -> list[int]:
         The tokens of the prompt.
     most : int
         The size of the largest chunk, a power of two.
+    may_repeat : bool
+        Whether a step may take tokens that were taken: it writes their keys and values once more, and what recurrent
+        layers keep has no place for that.
     """
-    sizes = [most] * (length // most)
-    rest = length % most
-    return sizes + [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
+    found, rest = [Chunk(most)] * (length // most), length % most
+    while rest:
+        whole, part = 1 << (rest - 1).bit_length(), 1 << (rest.bit_length() - 1)
+        repeated = whole - rest
+        worth = rest // 2 + (FEW if rest.bit_count() > 2 else 0)
+        if may_repeat and repeated <= min(length - rest, worth):
+            return [*found, Chunk(whole, repeated)]
+        found.append(Chunk(part))
+        rest -= part
+    return found
 
 
 def is_single(prompt: Prompts) -> bool:

@@ -142,7 +142,7 @@ class TextModel:
         logits, at = empty((len(tokens), vocabulary), self.model.dtype, stream=self.device_stream), 0
         with use_stream(self.device_stream):
             state = self.model.state(1, bucket(len(tokens)))
-            for size in chunks(len(tokens)):
+            for size, _ in chunks(len(tokens)):
                 chunk, position = array(np.array(tokens[at : at + size], np.int32)), np.arange(at, at + size)
                 rows = self.model.rows(chunk, array(position.astype(np.int32)), state, 0)
                 kernels.contiguous(self.model.logits(rows, False), out=logits[at : at + size])

@@ -1,6 +1,7 @@
 """Decoder: prompts in chunks, texts side by side, caches that grow, tokens read while the next step runs."""
 
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hiprt.allocator import default_pool
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.models import preset
 from hiprt.bench.engine.models.presets import MINIS
-from hiprt.bench.engine.prompts import chunks
+from hiprt.bench.engine.prompts import Chunk, chunks
 from hiprt.bench.engine.sampling import Sampling
 
 PROMPTS = [[3, 141, 59, 26, 53, 58, 97], list(range(20, 61)), [7], [9, 8, 7, 6, 5, 4, 3, 2]]
@@ -49,20 +50,35 @@ def write(decoder, steps):
     return np.array(tokens).T.tolist(), decoder.logits.numpy()
 
 
-@given(length=st.integers(0, 5000), most=st.sampled_from([1, 2, 64, 512]))
-def test_chunks_are_powers_of_two(length, most):
-    sizes = chunks(length, most)
-    assert sum(sizes) == length
-    assert sizes == sorted(sizes, reverse=True)
-    assert all(size & (size - 1) == 0 and 0 < size <= most for size in sizes)
-    assert sum(size < most for size in sizes) == (length % most).bit_count()
+@given(length=st.integers(0, 5000), most=st.sampled_from([1, 2, 64, 512]), may_repeat=st.booleans())
+def test_chunks_are_powers_of_two(length, most, may_repeat):
+    """Chunks that repeat tokens are fewer, and only the last one does, tokens of the chunk before it."""
+    found = chunks(length, most, may_repeat=may_repeat)
+    assert sum(size - repeated for size, repeated in found) == length
+    assert all(size & (size - 1) == 0 and 0 < size <= most for size, _ in found)
+    exact = chunks(length, most)
+    assert sum(size < most for size, _ in exact) == (length % most).bit_count()
+    assert len(found) <= len(exact)
+    assert not any(repeated for _, repeated in exact + found[:-1])
+    for (before, _), (size, repeated) in pairwise(found):
+        assert repeated <= min(before, 16 + (size - repeated) // 2)
+
+
+def test_a_short_rest_is_one_chunk():
+    assert chunks(14, may_repeat=True) == [Chunk(8), Chunk(8, 2)]
+    assert chunks(500, may_repeat=True) == [Chunk(256), Chunk(256, 12)]
+    assert chunks(129, may_repeat=True) == [Chunk(128), Chunk(1)]
+    assert chunks(25, may_repeat=True) == [Chunk(16), Chunk(8), Chunk(1)]
+    assert chunks(527, may_repeat=True) == [Chunk(512), Chunk(16, 1)]
+    assert chunks(14) == [Chunk(8), Chunk(4), Chunk(2)]
 
 
 @pytest.mark.parametrize("chunk", [1, 16, 512])
 def test_a_prompt_in_chunks_is_the_prompt_token_by_token(family, stream, chunk):
     chunked, single = Decoder(family, stream, 64, chunk=chunk), Decoder(family, stream, 64)
     for prompt in PROMPTS[:2]:
-        assert fill(chunked, prompt) == np.cumsum(chunks(len(prompt), chunk)).tolist()
+        sizes = chunks(len(prompt), chunk, may_repeat=chunked.state.is_rewindable)
+        assert fill(chunked, prompt) == np.cumsum([size - repeated for size, repeated in sizes]).tolist()
         single.start(prompt)
         for _ in prompt:
             single.step()
@@ -88,9 +104,9 @@ def test_chunks_as_graphs_have_the_bits_of_eager(family, stream):
 
 def test_few_graphs_serve_every_prompt(model, stream):
     made = Decoder(model, stream, 300, chunk=64)
-    fill(made, [5] * 255)
-    assert made.filling.rungs == {"replay": 2, "patch": 0, "update": 0, "instantiate": 7, "eager": 0}
-    fill(made, [6] * 200)
+    fill(made, [5] * 205)
+    assert made.filling.rungs == {"replay": 2, "patch": 0, "update": 0, "instantiate": 2, "eager": 0}
+    fill(made, [6] * 255)
     assert made.filling.rungs["replay"] == 2 + 4
     assert made.drawing.rungs["replay"] == 1
 
