@@ -46,7 +46,7 @@ class Streams(NamedTuple):
 # of 128 they leave room on a processor for a threadgroup of the product before or behind, so that both start early.
 MEASURED = {64: (8, 3), 128: (12, 1), 256: (8, 1)}
 # Those where few query heads read the same keys of a short cache, measured on 2026-11-28: with 5 simdgroups a token of
-# 0.6B takes 4 % less up to 80 positions, behind which two threadgroups share them, and 8 % more from there to 160.
+# 0.6B takes 3 % less up to 80 positions, behind which two threadgroups share them, and 8 % more from there to 160.
 MEASURED_FEW = {**MEASURED, 128: (10, 1)}
 # Those where every fourth processor has heads of a text: 8 texts of 1.7B take 987 us with 5 simdgroups, 1,028 with 10.
 MEASURED_MANY = {**MEASURED, 128: (5, 1)}
