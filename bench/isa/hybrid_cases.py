@@ -32,8 +32,8 @@ def hybrids(dtype: np.dtype[Any]) -> Iterator[Case]:
     yield Case("3 experts", kernels.moe_combine, (y, weights), reference.moe_combine(y, weights))
     given = normal(dtype, 2, 2, 40, seed=21), normal(dtype, 2, 3, 40, seed=22), normal(dtype, 40, 4, seed=23)
     yield Case("2 steps of 40 channels", kernels.conv_step, given, reference.conv_step(*given)[0])
-    q, k = normal(dtype, 2, 1, 2, 2, 40, seed=24) * dtype.type(0.2)
-    v, state = normal(dtype, 1, 2, 4, 6, seed=25), normal(np.dtype(np.float32), 1, 4, 6, 40, seed=26)
+    q, k = normal(dtype, 2, 1, 2, 2, 128, seed=24) * dtype.type(0.1)
+    v, state = normal(dtype, 1, 2, 4, 6, seed=25), normal(np.dtype(np.float32), 1, 4, 6, 128, seed=26)
     g, beta = np.abs(np.sin(normal(np.dtype(np.float32), 2, 1, 2, 4, seed=27)))
     rule = q, k, v, g, beta, state
     yield Case("2 steps of 4 heads", kernels.gated_delta, rule, reference.gated_delta(*rule)[0])
