@@ -13,7 +13,7 @@ from hiprt import CompileError, HipError, ProviderError, __version__
 from hiprt.command import add_commands
 from hiprt.errors import RankError
 from hiprt.extras import MissingExtraError, missing
-from hiprt.interrupt import STATUS, TEXT, end_at_once, is_command, raise_in_command
+from hiprt.interrupt import STATUS, end_at_once, is_command, raise_in_command, said
 
 __all__ = ["main"]
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 warnings.showwarning = show_warning
                 return int(options.run(options))
     except KeyboardInterrupt:
-        print(TEXT, end="", file=sys.stderr)
+        print(said(), end="", file=sys.stderr)
         return STATUS
     except BrokenPipeError:
         # The reader has gone (`hiprt generate | head`); what is still buffered must not raise again at exit.

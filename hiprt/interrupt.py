@@ -12,7 +12,7 @@ import signal
 import sys
 from typing import Any
 
-__all__ = ["STATUS", "TEXT", "end_at_once", "is_command", "raise_in_command"]
+__all__ = ["STATUS", "end_at_once", "is_command", "raise_in_command", "said"]
 
 STATUS, TEXT = 130, "\nhiprt: interrupted\n"
 
@@ -23,9 +23,14 @@ def is_command() -> bool:
     return started == ["-m", "hiprt"] or os.path.basename("".join(started[:1])) == "hiprt"
 
 
+def said() -> str:
+    """Return what an interrupted command says: nothing in a rank, as the process that started all of them says it."""
+    return "" if "RANK" in os.environ else TEXT
+
+
 def end(*_: Any) -> None:
     """Say that the command was interrupted, and end it."""
-    os.write(2, TEXT.encode())
+    os.write(2, said().encode())
     os._exit(STATUS)
 
 

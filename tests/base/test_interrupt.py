@@ -50,6 +50,14 @@ def test_an_interrupt_while_modules_are_imported(tmp_path, module):
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("module", ["hiprt.array", "hiprt.doctor"])
+def test_a_rank_leaves_the_line_to_what_started_it(tmp_path, monkeypatch, module):
+    """It ends by the same status, at once or by an exception."""
+    monkeypatch.setenv("RANK", "1")
+    done = run(tmp_path, SCRIPT.format(module=module), "doctor")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize(
     ("where", "code"),
     [
