@@ -1,4 +1,7 @@
-"""routed_gate_up: the router, the choice and the first half of the experts in one kernel, and by three ops."""
+"""routed_gate_up: the router, the choice and the first half of the experts in one kernel, and by three ops.
+
+projected_gate_up: the product in front leaves the logits.
+"""
 
 import numpy as np
 import pytest
@@ -7,7 +10,7 @@ import hiprt
 from hiprt import kernels
 from hiprt.graphs import Step
 from hiprt.kernels.ops.arrivals import arrivals
-from hiprt.kernels.ops.experts import routed
+from hiprt.kernels.ops.experts import projected, routed
 from hiprt.kernels.ops.quantized.product import product
 from hiprt.kernels.ops.quantized.reference import weights as values_of
 from hiprt.kernels.reference import ops as reference
@@ -19,6 +22,7 @@ from hiprt.provider import NVIDIA
 
 HALF = np.dtype(np.float16)
 EXPERTS, CHOSEN, WIDTH, COLUMNS = 37, 4, 1024, 64
+INNER = 512  # the width of the product in front
 
 
 def coded(rows, dtype, bits, seed, like=()):
@@ -112,4 +116,60 @@ def test_rings_of_routed_experts():
         ring, routers = found
         assert ring.groups == 132
         assert 2 * ring.teams * (ring.groups - routers) >= whole.tiles
+        ring, routers = routed_ring_of(whole, target, has_logits=True)
+        assert routers == 0
+        assert 2 * ring.teams * ring.groups >= whole.tiles
         assert routed_ring_of(whole, make_target("sm_80", 132, 32, NVIDIA)) is None
+
+
+def projection(dtype, wanted, seed):
+    """A vector, its coded matrix, what is added so that the sum is as wanted, and the exact sum."""
+    random = np.random.default_rng(seed)
+    y = random.normal(size=(1, INNER)).astype(dtype)
+    parts = quantize((random.normal(size=(WIDTH, INNER)) * INNER**-0.5).astype(dtype), 64, 4)
+    made = y.astype(np.float64) @ values_of(parts[0], *map(np.array, parts[1:]), 64, 4).T
+    residual = (wanted.astype(np.float64) - made).astype(dtype)
+    return [hiprt.array(y), tuple(map(hiprt.array, parts)), hiprt.array(residual)], made + residual.astype(np.float64)
+
+
+def both_rings(monkeypatch, out, ring):
+    """Let the kernels serve, with these rings."""
+    monkeypatch.setattr(projected, "ring_of", lambda whole, target, is_normed: out)
+    routers = {False: 2, True: 0}
+    monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target, has=False: (ring, routers[has]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shared", "out", "ring"),
+    [
+        (HALF, False, Ring(2, 1, 1, 1, 0, 64), Ring(2, 2, 1, 1, 0, 7)),
+        (hiprt.bfloat16, True, Ring(3, 2, 2, 2, 1, 43), Ring(3, 1, 2, 2, 0, 5)),
+        (HALF, True, Ring(1, 1, 2, 1, 2, 16), Ring(2, 2, 1, 1, 0, 7)),
+    ],
+)
+def test_a_product_leaves_logits(close, monkeypatch, dtype, shared, out, ring):
+    """Of equal logits the lower expert comes first; the sums that threadgroups share are zero again."""
+    both_rings(monkeypatch, out, ring)
+    (x, *given), options, _ = operands(dtype, shared)
+    first, exact = projection(dtype, x.numpy(), 3)
+    stream, matrices = hiprt.Stream(), (tuple(given[:3]), projected.columns_of(*given[:3]), tuple(given[3:]))
+
+    def run():
+        return projected.projected_gate_up(*first, *matrices, **options)
+
+    made = len(projected.PROJECTED.functions)
+    with force_generic(), hiprt.use_stream(stream):
+        step = Step(run, stream=stream)
+        results = [run(), run(), step(), step()]
+    assert len(projected.PROJECTED.functions) == made + 1
+    assert not arrivals(stream).numpy().any()
+    got = results[0]
+    close(got[0], exact, magnitude=np.abs(exact).max() + 8, steps=4096)
+    with force_generic():
+        inner, indices, shares = routed.routed_gate_up(got[0], *given, **options)
+    assert got[2].numpy().tolist() == indices.numpy().tolist()
+    assert sorted(got[2].numpy()[0, :CHOSEN]) == [5, 11, 21, 30]
+    assert np.allclose(got[3].numpy().astype(float), shares.numpy().astype(float), rtol=2**-6)
+    assert got[1].numpy().tobytes() == inner.numpy().tobytes()
+    for other in results:
+        assert [part.numpy().tobytes() for part in other] == [part.numpy().tobytes() for part in got]

@@ -113,16 +113,21 @@ class Attention:
         return QuantizedKeyValue(*(zeros(shape, INT8) for _ in range(2)), *(zeros(scales) for _ in range(2)))
 
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
-        """Take one row of each sequence."""
+        """Take one row of each sequence, as `Mixer.decode`."""
         assert not isinstance(state, Recurrent)
-        return self.take(x, position, state, fused, together, together)
+        return self.take(x, position, state, fused, together)
 
     def verify(self, x: Array, position: Array, state: KeyValue | QuantizedKeyValue, fused: bool) -> Array:
         """Take consecutive rows of the first sequence, each with the bits that `decode` gives it."""
         project, put_back = (
             partial(alone, most=matrix.rows_alike(x.dtype, fused=fused)) for matrix in (self.projection, self.output)
         )
-        return self.take(x, position, state.sequence(0), fused, project, put_back)
+        mixed = self.take(x, position, state.sequence(0), fused, project)
+
+        def back(mixed: Array, x: Array) -> Array:
+            return self.output.project(mixed, residual=x, fused=fused)
+
+        return put_back(back, mixed, x)
 
     def take(
         self,
@@ -131,9 +136,8 @@ class Attention:
         state: KeyValue | QuantizedKeyValue | PagedKeyValue,
         fused: bool,
         project: Each,
-        put_back: Each,
     ) -> Array:
-        """Take a few rows, multiplied first by `project` and last by `put_back`.
+        """Take a few rows, multiplied first by `project`; return what `output` multiplies.
 
         `state` has the caches of each row, or those of all.
         """
@@ -152,11 +156,7 @@ class Attention:
         else:
             query = self.write(made, position, state.keys, state.values)
             mixed = kernels.attention(query, state.keys, state.values, position, scale=self.scale, gate=gate)
-
-        def back(mixed: Array, x: Array) -> Array:
-            return self.output.project(mixed, residual=x, fused=fused)
-
-        return put_back(back, mixed.reshape(len(x), -1), x)
+        return mixed.reshape(len(x), -1)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""

@@ -87,12 +87,12 @@ class GatedDelta:
         return Recurrent(zeros((batch, delta.taps - 1, delta.channels), dtype), zeros(shape, np.float32))
 
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
-        """Take one row of each sequence."""
+        """Take one row of each sequence, as `Mixer.decode`."""
         assert isinstance(state, Recurrent)
         if not fused:
             return self.mix(x, state)
         delta, eps = self.delta, self.config.rms_norm_eps
-        answer = kernels.gdn_step(
+        return kernels.gdn_step(
             self.projection.project(x, norm=self.norm, eps=eps, fused=True),
             self.conv,
             state.conv,
@@ -107,7 +107,6 @@ class GatedDelta:
             norm=self.output_norm,
             eps=eps,
         )
-        return self.output.project(answer, residual=x, fused=True)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
@@ -133,7 +132,7 @@ class GatedDelta:
         return self.output.project(normed.reshape(len(x), -1), residual=x, fused=True)
 
     def mix(self, x: Array, state: Recurrent) -> Array:
-        """Take one row of each sequence; each op is a kernel."""
+        """Do what `decode` does; each op is a kernel."""
         delta, sequences, eps = self.delta, len(x), self.config.rms_norm_eps
         key_heads, heads = delta.key_heads, delta.value_heads
         made = self.projection.project(x, norm=self.norm, eps=eps)
@@ -149,7 +148,7 @@ class GatedDelta:
         answer = kernels.astype(kernels.gated_delta(q, k, v, kept, corrected, state.delta), x.dtype)
         shape = (sequences * heads, delta.value_width)
         normed = kernels.gated_rms_norm(answer.reshape(shape), z.reshape(shape), self.output_norm, eps)
-        return self.output.project(normed.reshape(sequences, -1), residual=x)
+        return normed.reshape(sequences, -1)
 
 
 def projection_of(delta: Delta, weights: Weights, own: str) -> list[Part]:

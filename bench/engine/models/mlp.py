@@ -50,6 +50,14 @@ class Mlp:
         inner = self.gate_up.project(x, norm=self.norm, eps=self.config.rms_norm_eps, is_gate=True, fused=fused)
         return self.down.project(inner, residual=x, fused=fused)
 
+    def decode(self, mixed: Array, output: Linear, x: Array, fused: bool) -> Array:
+        """Take `x` plus the product of what a mixer has mixed."""
+        return self(output.project(mixed, residual=x, fused=fused), fused)
+
+    def ready(self) -> Mlp:
+        """Return it as it is."""
+        return self
+
     def rows_alike(self, dtype: np.dtype[Any], fused: bool) -> int:
         """Return how many rows a call takes on a GPU, each with the bits that it has by itself."""
         rows = self.gate_up.rows_alike(dtype, is_gate=True, fused=fused)

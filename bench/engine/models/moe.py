@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from hiprt import Array, current_stream, kernels
 from hiprt.bench.engine.models.config import Config, Mixture
 from hiprt.bench.engine.models.linear import Linear, gated
 from hiprt.bench.engine.models.weights import ROUTER_BITS, Part, Weights
+from hiprt.kernels.ops.experts.projected import columns_of, projected_gate_up, reads_columns
 from hiprt.kernels.ops.experts.routed import routed_gate_up
 from hiprt.kernels.tuning.target import target_of
 
@@ -32,6 +33,8 @@ class Moe:
         Stacks with a matrix for each expert. The shared expert is the last one where it is as wide as the others.
     shared : tuple of 2 Linear, optional
         The gate_up and down matrices of the shared expert.
+    columns : tuple of 3 Array, optional
+        The router by columns, for a product in front of it that leaves the logits, where a kernel does.
     """
 
     config: Config
@@ -41,6 +44,7 @@ class Moe:
     gate_up: Linear
     down: Linear
     shared: tuple[Linear, Linear] | None
+    columns: tuple[Array, Array, Array] | None = None
 
     @classmethod
     def build(cls, config: Config, weights: Weights, at: str) -> Moe:
@@ -69,6 +73,39 @@ class Moe:
     def __call__(self, x: Array, fused: bool = False) -> Array:
         """Take rows of the residual stream; `fused` asks for kernels that do several ops, for a few rows."""
         return self.fused(x) if fused and self.is_fusable else self.taken(x)
+
+    def decode(self, mixed: Array, output: Linear, x: Array, fused: bool) -> Array:
+        """Take `x` plus the product of what a mixer has mixed."""
+        is_one = output.is_fusable and output.ranks is None and self.down.ranks is None
+        if not (fused and is_one) or self.columns is None:
+            return self(output.project(mixed, residual=x, fused=fused), fused)
+        mixture, router, up = self.mixture, self.router, self.gate_up
+        x, inner, chosen, shares = projected_gate_up(
+            mixed,
+            output.codes,
+            x,
+            router.codes,
+            self.columns,
+            up.codes,
+            k=mixture.chosen,
+            norm=self.norm,
+            eps=self.config.rms_norm_eps,
+            normalize=mixture.is_normalized,
+            shared=mixture.shared > 0,
+            out_group_size=output.group_size,
+            out_bits=output.bits,
+            router_group_size=router.group_size,
+            router_bits=router.bits,
+            **up.form,
+        )
+        return kernels.moe_down(inner, chosen, shares, *self.down.codes, **self.down.form, residual=x)
+
+    def ready(self) -> Moe:
+        """Return it with the router by columns."""
+        is_read = reads_columns(target_of(current_stream()))
+        if not (is_read and self.is_fusable and self.router.is_fusable and self.router.bits == ROUTER_BITS):
+            return self
+        return replace(self, columns=columns_of(*self.router.codes))
 
     def taken(self, x: Array, *, is_prompt: bool = False) -> Array:
         """Take rows of the residual stream op by op; a prompt has the gate, and the shared expert, in the products."""

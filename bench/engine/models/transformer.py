@@ -28,13 +28,17 @@ __all__ = ["Layer", "Transformer"]
 class Mixer(Protocol):
     """The part of a layer that mixes positions."""
 
+    @property
+    def output(self) -> Linear:
+        """The matrix of its last product."""
+
     def state(
         self, batch: int, capacity: int, dtype: np.dtype[Any], kv_bits: int | None, blocks: Blocks | None
     ) -> LayerState:
         """Allocate what it keeps of `batch` sequences of up to `capacity` tokens, on the current stream."""
 
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
-        """Take one row of each sequence."""
+        """Take one row of each sequence; return what `output` multiplies."""
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
@@ -45,6 +49,12 @@ class Feed(Protocol):
 
     def __call__(self, x: Array, fused: bool = False) -> Array:
         """Take rows of the residual stream; `fused` asks for kernels that do several ops, for a few rows."""
+
+    def decode(self, mixed: Array, output: Linear, x: Array, fused: bool) -> Array:
+        """Take `x` plus the product of what a mixer has mixed."""
+
+    def ready(self) -> Feed:
+        """Return it with what it makes of its weights, once these are on the device."""
 
     def rows_alike(self, dtype: np.dtype[Any], fused: bool, /) -> int:
         """Return how many rows a call takes on a GPU, each with the bits that it has by itself."""
@@ -66,7 +76,7 @@ class Layer:
 
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
-        return self.feed(self.mixer.decode(x, position, state, fused), fused)
+        return self.feed.decode(self.mixer.decode(x, position, state, fused), self.mixer.output, x, fused)
 
     def verify(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take consecutive rows of the only sequence, each with the bits that `decode` gives it."""
@@ -123,8 +133,8 @@ class Transformer:
         """
         vocab, hidden = config.vocab_size, config.hidden_size
         embedding = weights.matrix([Part("embed_tokens", vocab)], hidden)
-        layers = [
-            Layer(
+        parts = [
+            (
                 MIXERS[mixer].build(config, weights, f"layers.{index}"),
                 FEEDS[feed].build(config, weights, f"layers.{index}"),
             )
@@ -133,11 +143,12 @@ class Transformer:
         ranks, head = weights.shard.communicator, embedding
         if not config.tie_word_embeddings:
             head = weights.matrix([Part("lm_head", vocab)], hidden)
-        elif ranks is not None:
-            weights.wait()
+        norm = weights.norm("norm", hidden)
+        weights.wait()
+        layers = [Layer(mixer, feed.ready()) for mixer, feed in parts]
+        if config.tie_word_embeddings and ranks is not None:
             head = embedding.cut(ranks.part(vocab), slice(0, hidden))
         identity = sha256(f"{config} {weights.dtype} {weights.identity}".encode()).hexdigest()
-        norm = weights.norm("norm", hidden)
         return cls(config, identity, weights.dtype, fused, embedding, tuple(layers), norm, head, ranks)
 
     def check(self) -> None:

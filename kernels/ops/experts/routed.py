@@ -22,7 +22,7 @@ from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["routed_gate_up"]
+__all__ = ["ROUTED", "Routed", "routed_gate_up", "routed_of"]
 
 ROUTER_BITS = 8
 MOST_CHOSEN = 32  # a lane of a simdgroup for each
@@ -31,6 +31,8 @@ FIRST_LOGIT, LOGIT_COPIES = 64, 8  # as in router.h
 
 def router_bytes(template: Mapping[str, Any]) -> int:
     """Return the bytes of threadgroup memory for a threadgroup's rows of the router, and for the norm."""
+    if not template["ROUTERS"]:
+        return 0
     rows = -(-(template["EXPERTS"] + template["SHARED"]) // template["ROUTERS"])
     width, group = template["WIDTH"], template["ROUTER_GROUP"]
     return int(rows * (width + 4 * width // group) + 2 * width)
@@ -168,8 +170,12 @@ def routed_of(
     group_size: int,
     bits: int,
     target: Target,
+    has_logits: bool = False,
 ) -> Routed | None:
-    """Return the launch; None where other kernels take the operands, or their ops refuse them."""
+    """Return the launch; None where other kernels take the operands, or their ops refuse them.
+
+    With `has_logits` the kernel that makes `x` leaves the logits.
+    """
     if w.ndim != 3 or x.ndim != 2 or bits not in BITS or not {group_size, router_group_size} <= set(GROUP_SIZES):
         return None
     (tokens, width), (matrices, rows, _) = x.shape, w.shape
@@ -194,7 +200,7 @@ def routed_of(
     if not (fits and is_whole and is_few and tokens == 1 and x.dtype.itemsize == 2 and columns):
         return None
     whole = Product(chosen * rows, width, 1, group_size, bits, True)
-    found = routed_ring_of(whole, target)
+    found = routed_ring_of(whole, target, has_logits) if has_logits else routed_ring_of(whole, target)
     if found is None:
         return None
     ring, routers = found

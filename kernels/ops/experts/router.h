@@ -2,6 +2,9 @@
 // others wait for them. Those depend on no other threadgroup and are brought onto the device first, so that all go on.
 // They share words that are zero before the launch and after it: how many threadgroups have taken the logits, and behind
 // FIRST_LOGIT one for each row, which is not zero once it is there and so needs no order with other memory.
+//
+// Or the kernel that makes the vector leaves the logits too: each of its threadgroups adds what its results contribute, before
+// the norm's factor, to 64-bit integers in the place of these words. Such sums do not depend on their order.
 namespace metal {
 
 // There are copies of these, so that not all threadgroups ask for the same lines at a time.
@@ -139,15 +142,92 @@ struct router_rows {
   }
 };
 
+// What a contribution to a logit is counted in, and the largest: far from what a router has, of numbers of any use.
+constant constexpr float LOGIT_UNIT = 1.0f / 1073741824.0f, LARGEST_PART = 16777216.0f;
+
+// A threadgroup's columns of the router, up to TILES times 8, of which each thread has those of some rows. The codes of 8 columns
+// lie row by row, then those of the next 8; so do scales and biases of a group of columns.
+template <typename T, uint ROWS, uint GROUP, uint TILES, uint THREADS>
+struct router_columns {
+  static constexpr uint TURNS = (ROWS + THREADS - 1) / THREADS;
+  uint codes[TURNS][TILES][2], factors[TURNS][TILES];
+
+  HIPRT_INLINE void ask(
+      const device uint* columns, const device T* scales, const device T* biases, uint first_tile, uint end_tile, uint index) {
+#pragma unroll
+    for (uint r = 0; r < TURNS; r++) {
+      const uint row = min(r * THREADS + index, ROWS - 1);
+#pragma unroll
+      for (uint u = 0; u < TILES; u++) {
+        const uint tile = min(first_tile + u, end_tile - 1), at = tile * 8 / GROUP * ROWS + row;
+        const device uint* const from = columns + (tile * ROWS + row) * 2;
+        codes[r][u][0] = load_now(from);
+        codes[r][u][1] = load_now(from + 1);
+        factors[r][u] = load_now((const device ushort*)scales + at) | load_now((const device ushort*)biases + at) << 16;
+      }
+    }
+  }
+
+  // Add what the threadgroup's results, each times its weight of the norm, contribute; zeros where there are none.
+  HIPRT_INLINE void add(const threadgroup float* made, device ulong* sums, uint index) {
+#pragma unroll
+    for (uint r = 0; r < TURNS; r++) {
+      const uint row = r * THREADS + index;
+      float part = 0.0f;
+#pragma unroll
+      for (uint u = 0; u < TILES; u++) {
+        float dot = 0.0f, sum = 0.0f;
+#pragma unroll
+        for (uint k = 0; k < 8; k++) {
+          const float value = made[u * 8 + k];
+          dot = mad(float_of_byte(codes[r][u][k / 4], k % 4), value, dot);
+          sum += value;
+        }
+        part += mad(low_of<T>(factors[r][u]), dot, high_of<T>(factors[r][u]) * sum);
+      }
+      if (row >= ROWS) continue;
+      const float whole = fmin(fmax(part, -LARGEST_PART), LARGEST_PART) / LOGIT_UNIT;
+      atomic_fetch_add_explicit((device atomic_ulong*)sums + row, ulong(long(whole)), memory_order_relaxed);
+    }
+  }
+};
+
 // The choice of a simdgroup: lane i gets the i-th expert and its share, as moe_route has them; a shared one comes last.
-template <typename T, uint EXPERTS, uint CHOSEN, bool SHARED>
+template <typename T, uint EXPERTS, uint CHOSEN, bool SHARED, uint WIDTH>
 struct expert_choice {
-  static constexpr uint ROWS = EXPERTS + SHARED, EACH = (ROWS + 31) / 32, TAKEN = CHOSEN - SHARED;
+  static constexpr uint ROWS = EXPERTS + SHARED, EACH = (ROWS + 31) / 32, TAKEN = CHOSEN - SHARED, PIECES = WIDTH / 256;
+  typedef pack<uint, 4> piece;
   uint expert;
   float share;
+  uint keys[EACH];
+  piece values[PIECES];
+  ulong parts[EACH];
 
-  HIPRT_INLINE void wait_and_take(const device uint* words, uint lane, bool is_normalised) {
-    uint keys[EACH];
+  // Ask for the vector and for the sums that the kernel before has left.
+  HIPRT_INLINE void ask(const device T* x, const device ulong* sums, uint lane) {
+#pragma unroll
+    for (uint i = 0; i < PIECES; i++) values[i] = load_now((const device piece*)x + i * 32 + lane);
+#pragma unroll
+    for (uint e = 0; e < EACH; e++) {
+      const uint row = e * 32 + lane;
+      parts[e] = row < ROWS ? atomic_load_explicit((const device atomic_ulong*)sums + row, memory_order_relaxed) : 0;
+    }
+  }
+
+  HIPRT_INLINE void take_sums(float eps, uint lane) {
+    float square = 0.0f;
+#pragma unroll
+    for (uint i = 0; i < PIECES * 8; i++) {
+      const uint both = values[i / 8].values[i / 2 % 4];
+      const float value = i % 2 ? high_of<T>(both) : low_of<T>(both);
+      square = mad(value, value, square);
+    }
+    const float factor = rsqrt(simd_sum(square) / float(WIDTH) + eps);
+#pragma unroll
+    for (uint e = 0; e < EACH; e++) keys[e] = word_of_logit<T>(float(long(parts[e])) * LOGIT_UNIT * factor, e * 32 + lane);
+  }
+
+  HIPRT_INLINE void wait_for_words(const device uint* words, uint lane) {
     bool are_there;
     do {
       are_there = true;
@@ -159,6 +239,9 @@ struct expert_choice {
       }
     } while (!are_there);
     simdgroup_barrier(mem_flags::mem_none);
+  }
+
+  HIPRT_INLINE void choose(uint lane, bool is_normalised) {
     float gate = 0.0f;
     if (SHARED) gate = logit_of_word<T>(simd_broadcast(keys[EXPERTS / 32], EXPERTS % 32));
     float sum = 0.0f;

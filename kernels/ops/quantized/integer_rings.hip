@@ -12,6 +12,7 @@
 // other, for as many stretches of x with a share each (SUMMED). An up lies `between` rows behind its gate. Then nothing is asked for before the indices are there.
 //
 // With ROUTED the first ROUTERS threadgroups compute the logits of a router, and each of the others chooses by them (experts/router.h) when x is prepared.
+// Without such threadgroups the kernel before has left them: that kernel is one with LEAVES_LOGITS, a plain matrix of WHOLE rows.
 constexpr uint CHUNK = 512 / BITS;
 constexpr uint STEP = 2 * CHUNK;
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK;
@@ -36,10 +37,10 @@ threadgroup float partial[2 * ROUND * SPLIT * 8];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 const uint member = simdgroup_index_in_threadgroup, split = member % SPLIT, team = member / SPLIT;
 #if ROUTED
-constexpr uint ROWS = EXPERTS + SHARED, MOST = (ROWS + ROUTERS - 1) / ROUTERS;
+constexpr uint ROWS = EXPERTS + SHARED, MOST = (ROWS + ROUTERS - 1) / (ROUTERS > 0 ? ROUTERS : ROWS);
 threadgroup ulong router_full[1];
 threadgroup float router_sums[(MOST + 1) * (WIDTH / 512)];
-if (threadgroup_position_in_grid.x < uint(ROUTERS)) {
+if (ROUTERS > 0 && threadgroup_position_in_grid.x < uint(ROUTERS)) {
   begin_next();
   router_rows<T, WIDTH, ROUTER_GROUP, MOST, MEMBERS> rows = {router, router_scales, router_biases, norm, 0, 0};
   rows.first = min(threadgroup_position_in_grid.x * MOST, ROWS);
@@ -80,6 +81,16 @@ const auto fetch_parts = [&](piece* to, const device T* from, uint base) {
   }
 };
 if (NORMED && (CHOICE == ONE || IS_ROUTED)) fetch_parts(weights, norm, 0);
+#if LEAVES_LOGITS
+constexpr uint OWN_TILES = (WHOLE / 8 + GROUPS - 1) / GROUPS;
+threadgroup float made[OWN_TILES * 8], norms[OWN_TILES * 8];
+router_columns<T, ROUTED_ROWS, ROUTER_GROUP, OWN_TILES, MEMBERS * 32> logits;
+logits.ask(router_codes, router_scales, router_biases, first_tile, end_tile, thread_index_in_threadgroup);
+for (uint i = thread_index_in_threadgroup; i < OWN_TILES * 8; i += MEMBERS * 32) {
+  made[i] = 0.0f;
+  norms[i] = first_tile + i / 8 < end_tile ? low_of<T>(load_now((const device ushort*)router_norm + first_tile * 8 + i)) : 0.0f;
+}
+#endif
 if (CHOICE != ONE && !IS_ROUTED) {
   wait_for_inputs();
   fetch_parts(values, own_x, 0);
@@ -148,6 +159,10 @@ if (CHOICE == ONE || IS_ROUTED) wait_for_inputs();
 threadgroup piece* const held = copied + COPIED + split * (OWN * HELD);
 threadgroup pack<float, 2>* const own_sums = sums + split * (OWN * 4);
 float square = 0.0f;
+#if ROUTED
+expert_choice<T, EXPERTS, CHOSEN, SHARED, WIDTH> choice;
+if (ROUTERS == 0 && member == 0) choice.ask(own_x, (const device ulong*)(arrivals + FIRST_LOGIT), lane);
+#endif
 #pragma unroll 1
 for (uint base = 0; base < SHARE; base += RUNS) {
   if (CHOICE == ONE || IS_ROUTED || base > 0) fetch_parts(values, own_x, base);
@@ -191,8 +206,12 @@ for (uint base = 0; base < SHARE; base += RUNS) {
 #if ROUTED
 uint taken_before = 0;
 if (member == 0) {
-  expert_choice<T, EXPERTS, CHOSEN, SHARED> choice;
-  choice.wait_and_take(arrivals + FIRST_LOGIT + group % LOGIT_COPIES * (EXPERTS + SHARED), lane, is_normalised != 0);
+  if (ROUTERS > 0) {
+    choice.wait_for_words(arrivals + FIRST_LOGIT + group % LOGIT_COPIES * ROWS, lane);
+  } else {
+    choice.take_sums(eps, lane);
+  }
+  choice.choose(lane, is_normalised != 0);
   if (lane == 0) taken_before = atomic_fetch_add_explicit((device atomic_uint*)arrivals, 1u, memory_order_relaxed);
   if (lane < uint(CHOSEN)) {
     first_rows[lane] = choice.expert * (PARTS * columns);
@@ -324,13 +343,21 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
     if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
     if (CHOICE == GATHERED) value *= factors[(base + i / OUTPUTS) / TILES_EACH];
     const size_t to = before_out + base * OUTPUTS + i;
-    out[to] = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addend) : float(residual[to])) : value);
+    const S result = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addend) : float(residual[to])) : value);
+    out[to] = result;
+#if LEAVES_LOGITS
+    made[(base - first_tile) * 8 + i] = float(result) * norms[(base - first_tile) * 8 + i];
+#endif
   }
 }
 #if ROUTED
 // The last threadgroup that has taken the logits leaves zeros.
 if (member == 0 && simd_broadcast(taken_before, 0) == groups - 1) {
-  for (uint i = lane; i < LOGIT_COPIES * (EXPERTS + SHARED); i += 32) arrivals[FIRST_LOGIT + i] = 0;
+  for (uint i = lane; i < (ROUTERS > 0 ? LOGIT_COPIES : 2) * ROWS; i += 32) arrivals[FIRST_LOGIT + i] = 0;
   if (lane == 0) arrivals[0] = 0;
 }
+#endif
+#if LEAVES_LOGITS
+threadgroup_barrier(mem_flags::mem_threadgroup);
+logits.add(made, (device ulong*)(arrivals + FIRST_LOGIT), thread_index_in_threadgroup);
 #endif

@@ -39,6 +39,8 @@ ARGUMENTS = {
 # What says whether some threadgroups multiply with a router.
 ROUTED = "#define ROUTED 1\nconstexpr bool IS_ROUTED = true;"
 NOT_ROUTED = "constexpr uint ROUTERS = 0; constexpr bool IS_ROUTED = false;"
+# What says that results are multiplied with a router.
+LEAVES_LOGITS = "#define LEAVES_LOGITS 1"
 
 
 def constants_of(declared: Container[str], matrices: str, is_gated: bool) -> list[str]:
@@ -98,6 +100,7 @@ def ring_kernel(
     declared = {**template, **inputs, **scalars}
     lines = [*constants_of(declared, matrices, is_gated), *arguments_of(declared)]
     lines.append(ROUTED if "ROUTERS" in template else NOT_ROUTED)
+    lines += [LEAVES_LOGITS] if "GROUPS" in template else []
     return Kernel(
         name,
         inputs=inputs,
