@@ -9,8 +9,10 @@ import pytest
 import hiprt
 from hiprt import kernels
 from hiprt.graphs import Step
+from hiprt.kernels.ops.arrivals import COUNTERS, arrivals
 from hiprt.kernels.ops.recurrent.gated_delta import plan_of as gated_delta_plan
 from hiprt.kernels.ops.recurrent.gated_delta_chunks import GatedDeltaChunks
+from hiprt.kernels.ops.recurrent.gdn_step import plan_of as gdn_step_plan
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.tuning import target
 from hiprt.kernels.tuning.target import force_generic, target_of
@@ -219,6 +221,7 @@ def layer(normal, batch, key_heads, value_heads, key_width, value_width, dtype, 
 
 
 LAYERS = [(1, 2, 4, 128, 128, True), (3, 1, 3, 40, 24, False), (2, 2, 2, 256, 64, True), (8, 1, 1, 8, 8, True)]
+LAYERS += [(2, 3, 12, 64, 32, True), (1, 2, 4, 200, 72, False)]
 
 
 @pytest.mark.parametrize(("shape", "is_normed"), [(each[:5], each[5]) for each in LAYERS])
@@ -255,6 +258,71 @@ def test_layer_step_by_step_is_the_unfused_ops(branch, dtype, normal):
         np.testing.assert_allclose(got.astype(np.float64), apart.astype(np.float64), rtol=0, atol=2 * bound * size)
         kept = state_apart.numpy()
         np.testing.assert_allclose(state.numpy(), kept, rtol=0, atol=bound * np.abs(kept).max())
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize("shape", [(2, 2, 4, 128, 128), (1, 1, 2, 256, 80), (3, 3, 12, 72, 8), (2, 1, 160, 16, 8)])
+def test_layer_step_has_the_same_bits_however_it_is_shared_out(dtype, shape, monkeypatch, normal):
+    """A threadgroup for each head of values or of keys, of 4 to 16 simdgroups: answers and states of three tokens."""
+    hosts, sizes = layer(normal, *shape, dtype)
+    projections = [hiprt.array(normal(hosts[0].shape, dtype, 10 + t)) for t in range(3)]
+    norm = hiprt.array(normal(shape[4], dtype, 7))
+    found = []
+    with force_generic():
+        stream = hiprt.current_stream()
+        here = target_of(stream)
+        for features in (here.features, here.features - {"arrivals"}):
+            for simdgroups in (4, 8, 16):
+                some = replace(here, features=features, table=replace(here.table, gdn_simdgroups=simdgroups))
+                monkeypatch.setitem(target.targets, stream.device.index, some)
+                _, weight, conv, a_log, dt_bias, state = map(hiprt.array, hosts)
+                given = weight, conv, a_log, dt_bias, state
+                answers = [kernels.gdn_step(proj, *given, **sizes, norm=norm).numpy() for proj in projections]
+                found.append([*answers, conv.numpy(), state.numpy()])
+        assert not arrivals(stream).numpy().any()
+    for one in found[1:]:
+        for got, first in zip(one, found[0], strict=True):
+            np.testing.assert_array_equal(got, first)
+
+
+@pytest.mark.parametrize("ratio", [1, 2, 4])
+def test_layer_step_in_a_graph_is_the_same(branch, ratio, normal):
+    """Two layers' steps in a graph, whose threadgroups count themselves at the same places."""
+    hosts, sizes = layer(normal, 2, 4, 4 * ratio, 32, 16, np.float32)
+    (device, eager), norm = ([hiprt.array(v) for v in hosts] for _ in range(2)), hiprt.array(normal(16, np.float32, 7))
+    more = [hiprt.array(hosts[i]) for i in (2, 5)]
+    proj, weight, conv, a_log, dt_bias, state = device
+
+    def token():
+        first = kernels.gdn_step(*device, **sizes, norm=norm)
+        return first, kernels.gdn_step(proj, weight, more[0], a_log, dt_bias, more[1], **sizes)
+
+    step = Step(token)
+    for t in range(4):
+        for each in (proj, eager[0]):
+            each.set(normal(hosts[0].shape, np.float32, 20 + t))
+        first, second = (each.numpy() for each in step())
+        apart = kernels.gdn_step(*eager, **sizes, norm=norm).numpy()
+        np.testing.assert_array_equal(first, apart)
+        assert not np.array_equal(second, apart)
+        for got in (conv, more[0]):
+            np.testing.assert_array_equal(got.numpy(), eager[2].numpy())
+        for got in (state, more[1]):
+            np.testing.assert_array_equal(got.numpy(), eager[5].numpy())
+    assert not arrivals(hiprt.current_stream()).numpy().any()
+
+
+def test_more_heads_than_counters_are_taken_by_key():
+    """Each head of keys of each sequence has a counter of its own."""
+    sizes = 1, 2, 8, 8, 1e-6, 1e-6
+    with force_generic():
+        here = target_of(hiprt.current_stream())
+        for batch, is_counted in [(COUNTERS, True), (COUNTERS + 1, False)]:
+            shapes = (batch, 52), (32, 4), (batch, 3, 32), (2,), (2,), (batch, 2, 8, 8)
+            forms = [hiprt.empty(shape, np.float32).form for shape in shapes]
+            plan = gdn_step_plan(*forms, None, *sizes, here)
+            assert plan.is_counted == is_counted
+            assert plan.plan.launch.grid == (2 if is_counted else 1, batch, 1)
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 4, 128, 128), (3, 1, 3, 40, 24), (2, 2, 2, 256, 64), (8, 1, 1, 7, 9)])

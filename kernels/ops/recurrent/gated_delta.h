@@ -10,6 +10,20 @@ inline float decay_of(float a, float dt_bias, float a_log) {
 
 inline float sigmoid_of(float x) { return 1.0f / (1.0f + exp(-x)); }
 
+// The channels of a layer's convolution that a step's threadgroup takes: those of q and k of a head of keys, KEY each, and
+// then the neighbouring ones of v from the `first_value`-th on.
+template <uint KEY>
+struct step_channels {
+  uint queries, keys, values;  // what lies before them in the layer's channels, beyond what does here
+
+  HIPRT_INLINE step_channels(uint key_head, uint key_heads, uint first_value)
+      : queries(key_head * KEY),
+        keys((key_heads + key_head - 1) * KEY),
+        values((2 * key_heads - 2) * KEY + first_value) {}
+
+  HIPRT_INLINE uint at(uint c) const { return c + (c < KEY ? queries : c < 2 * KEY ? keys : values); }
+};
+
 // What a row of a state takes of a step: in registers its lanes' columns of key and query, each LANES behind the one before.
 template <typename T, uint KEY, uint LANES>
 struct delta_step {

@@ -1,80 +1,40 @@
 // One step of a gated-delta layer after its input product, whose columns are q | k | v | z | b | a: convolution and silu of
 // q, k and v, norms of q and k, gates, the gated delta rule (gated_delta.metal), and with NORMED the norm of each head's
-// answer, multiplied by silu(z). A threadgroup takes a head of keys and the RATIO heads of values that read it: no other
-// threadgroup reads or writes its channels of the convolution's state.
-constexpr uint ROWS = RATIO * VALUE;
+// answer, multiplied by silu(z). A threadgroup takes HEADS of the RATIO heads of values that read a head of keys. Where that
+// is not all of them, each of these threadgroups finds q and k, and counts itself when it has read their channels of the
+// convolution's state: the one that comes last, behind which nobody reads them, writes them.
+constexpr uint SHARERS = RATIO / HEADS;
+constexpr uint ROWS = HEADS * VALUE;
 constexpr uint CHANNELS = 2 * KEY + ROWS;
-const uint key_head = threadgroup_position_in_grid.x;
+const uint first_head = threadgroup_position_in_grid.x * HEADS;  // of values
+const uint key_head = threadgroup_position_in_grid.x / SHARERS;
 const uint batch = threadgroup_position_in_grid.y;
 const uint values_from = 2 * key_heads * KEY;           // columns
-const uint all_rows = key_heads * ROWS;
+const uint all_rows = key_heads * RATIO * VALUE;
 const uint channels = values_from + all_rows;
 const uint gates_from = channels + all_rows;
 const uint columns = gates_from + 2 * key_heads * RATIO;
 const device T* from = proj + size_t(batch) * columns;
 device T* kept = conv + size_t(batch) * (TAPS - 1) * channels;
-device float* cells_of = state + (size_t(batch) * all_rows + key_head * ROWS) * KEY;
-device T* to = out + size_t(batch) * all_rows + key_head * ROWS;
+device float* cells_of = state + (size_t(batch) * all_rows + first_head * VALUE) * KEY;
+device T* to = out + size_t(batch) * all_rows + first_head * VALUE;
+const step_channels<KEY> own(key_head, key_heads, first_head * VALUE);
 #if HIPRT_CPU_LOOPS
-constexpr uint STEP = 1;
-const uint index = 0;
-float mixed[CHANNELS], betas[RATIO], decays[RATIO];
-thread float* flat = mixed;
+float mixed[CHANNELS], betas[HEADS], decays[HEADS];
 wait_for_inputs();
 begin_next();
-#else
-// Eight lanes share a row of the state, four of its columns each at a time.
-constexpr uint STEP = SIMDGROUPS * 32;
-constexpr uint PACKS = (KEY + 31) / 32;
-constexpr uint PASS = SIMDGROUPS * 4;  // rows that are worked on together
-constexpr uint PASSES = (ROWS + PASS - 1) / PASS;
-constexpr uint HELD = PASSES * PACKS <= 16 ? PASSES : PACKS <= 8 ? 16 / PACKS : 1;
-threadgroup pack<float, 4> mixed[CHANNELS / 4];
-threadgroup float* flat = (threadgroup float*)mixed;
-threadgroup float betas[RATIO], decays[RATIO];
-const uint lane = thread_index_in_simdgroup;
-const uint index = simdgroup_index_in_threadgroup * 32 + lane;
-const uint part = lane % 8;
-pack<float, 4> cells[HELD][PACKS];
-#pragma unroll
-for (uint h = 0; h < HELD; h++) {
-  const uint row = min(h * PASS + index / 8, ROWS - 1);
-#pragma unroll
-  for (uint j = 0; j < PACKS; j++) {
-    cells[h][j] = ((const device pack<float, 4>*)cells_of)[row * (KEY / 4) + min(j * 8 + part, uint(KEY / 4 - 1))];
-  }
-}
-wait_for_inputs();
-begin_next();
-// All that later parts take is read here, so that the loads are waited for once.
-constexpr uint SHARE = NORMED ? (ROWS + STEP - 1) / STEP : 1;
-T opens[SHARE], factors[SHARE];
-#pragma unroll
-for (uint s = 0; s < SHARE; s++) {
-  const uint row = min(s * STEP + index, ROWS - 1);
-  opens[s] = load_value<T>(from + channels + key_head * ROWS + row);
-  factors[s] = load_value<T>(norm + (NORMED ? row % VALUE : 0u));
-}
-const uint head = key_head * RATIO + min(index, uint(RATIO - 1));
-const T gates[3] = {load_value<T>(from + gates_from + head), load_value<T>(from + gates_from + key_heads * RATIO + head),
-                    load_value<T>(dt_bias + head)};
-const float rate = load_value<float>(a_log + head);
-#endif
-for (uint c = index; c < CHANNELS; c += STEP) {
-  const uint channel = c < KEY       ? key_head * KEY + c
-                       : c < 2 * KEY ? (key_heads + key_head) * KEY + c - KEY
-                                     : values_from + key_head * ROWS + c - 2 * KEY;
+for (uint c = 0; c < CHANNELS; c++) {
+  const uint channel = own.at(c);
   T window[TAPS];
   for (uint j = 0; j + 1 < TAPS; j++) window[j] = kept[j * channels + channel];
   window[TAPS - 1] = from[channel];
   float sum = 0.0f;
   for (uint j = 0; j < TAPS; j++) sum = mad(float(weight[channel * TAPS + j]), float(window[j]), sum);
   for (uint j = 0; j + 1 < TAPS; j++) kept[j * channels + channel] = window[j + 1];
-  flat[c] = sum * sigmoid_of(sum);
+  mixed[c] = sum * sigmoid_of(sum);
 }
-#if HIPRT_CPU_LOOPS
-for (uint r = 0; r < RATIO; r++) {
-  const uint head = key_head * RATIO + r;
+for (uint r = 0; r < HEADS; r++) {
+  const uint head = first_head + r;
   betas[r] = sigmoid_of(float(from[gates_from + head]));
   decays[r] = decay_of(float(from[gates_from + key_heads * RATIO + head]), float(dt_bias[head]), a_log[head]);
 }
@@ -86,8 +46,8 @@ for (uint c = 0; c < KEY; c += 8) {
 const float query_scale = rsqrt(sum8(query_squares) / float(KEY) + eps) / float(KEY);
 const float key_scale = rsqrt(sum8(key_squares) / float(KEY) + eps) * rsqrt(float(KEY));
 float answers[VALUE];
-for (uint r = 0; r < RATIO; r++) {
-  const uint head = key_head * RATIO + r;
+for (uint r = 0; r < HEADS; r++) {
+  const uint head = first_head + r;
   const f32x8 decay = splat(decays[r]);
   float squares = 0.0f;
   for (uint row = 0; row < VALUE; row++) {
@@ -111,13 +71,96 @@ for (uint r = 0; r < RATIO; r++) {
   }
 }
 #else
-if (index < RATIO) {
-  betas[index] = sigmoid_of(float(gates[0]));
-  decays[index] = decay_of(float(gates[1]), float(gates[2]), rate);
+// Eight lanes share a row of the state, four of its columns each at a time.
+constexpr uint STEP = SIMDGROUPS * 32;
+constexpr uint PACKS = (KEY + 31) / 32;
+constexpr uint PASS = SIMDGROUPS * 4;  // rows that are worked on together
+constexpr uint PASSES = (ROWS + PASS - 1) / PASS;
+constexpr uint MOST = SIMDGROUPS < 8 ? 32 : 16;  // packs of the state that a thread holds at a time
+constexpr uint HELD = PASSES * PACKS <= MOST ? PASSES : MOST / PACKS;
+constexpr bool IS_WHOLE = ROWS % (HELD * PASS) == 0;  // no pass has too few rows
+// A thread takes every STEP-th channel. It holds the windows of the first ones; those of q and k are among them.
+constexpr uint ROUNDS = (CHANNELS + STEP - 1) / STEP;
+constexpr uint SHARED = (2 * KEY + STEP - 1) / STEP;
+constexpr uint MOST_EARLY = SHARED > 4 ? SHARED : 4;
+constexpr uint EARLY = ROUNDS < MOST_EARLY ? ROUNDS : MOST_EARLY;
+threadgroup pack<float, 4> mixed[CHANNELS / 4];
+threadgroup float* flat = (threadgroup float*)mixed;
+threadgroup float betas[HEADS], decays[HEADS];
+threadgroup uint is_last;
+const uint lane = thread_index_in_simdgroup;
+const uint index = simdgroup_index_in_threadgroup * 32 + lane;
+const uint part = lane % 8;
+const uint turned = STEP - 1 - index;  // the last threads, which have the fewest channels, take the gates and the norm
+pack<float, 4> cells[HELD][PACKS];
+#pragma unroll
+for (uint h = 0; h < HELD; h++) {
+  const uint row = IS_WHOLE ? h * PASS + index / 8 : min(h * PASS + index / 8, ROWS - 1);
+#pragma unroll
+  for (uint j = 0; j < PACKS; j++) {
+    cells[h][j] = ((const device pack<float, 4>*)cells_of)[row * (KEY / 4) + min(j * 8 + part, uint(KEY / 4 - 1))];
+  }
+}
+// As the state, these are what the last step left, so that behind the inputs memory is waited for once.
+T windows[EARLY][TAPS], factors[EARLY][TAPS];
+#pragma unroll
+for (uint e = 0; e < EARLY; e++) {
+  const uint channel = own.at(min(e * STEP + index, CHANNELS - 1));
+  for (uint j = 0; j + 1 < TAPS; j++) windows[e][j] = load_value<T>(kept + j * channels + channel);
+  for (uint j = 0; j < TAPS; j++) factors[e][j] = load_value<T>(weight + channel * TAPS + j);
+}
+constexpr uint SHARE = (ROWS + STEP - 1) / STEP;
+T scales[SHARE];
+#pragma unroll
+for (uint s = 0; NORMED && s < SHARE; s++) scales[s] = load_value<T>(norm + min(s * STEP + turned, ROWS - 1) % VALUE);
+const uint head = first_head + min(turned, uint(HEADS - 1));
+const float rate = load_value<float>(a_log + head);
+const T shift = load_value<T>(dt_bias + head);
+wait_for_inputs();
+begin_next();
+#pragma unroll
+for (uint e = 0; e < EARLY; e++) windows[e][TAPS - 1] = load_value<T>(from + own.at(min(e * STEP + index, CHANNELS - 1)));
+const T gates[2] = {load_value<T>(from + gates_from + head), load_value<T>(from + gates_from + key_heads * RATIO + head)};
+float opens[SHARE];
+#pragma unroll
+for (uint s = 0; NORMED && s < SHARE; s++) {
+  opens[s] = float(load_value<T>(from + channels + first_head * VALUE + min(s * STEP + turned, ROWS - 1)));
+}
+#pragma unroll 1
+for (uint base = 0; base < ROUNDS; base += EARLY) {
+#pragma unroll
+  for (uint e = 0; e < EARLY; e++) {
+    const uint c = (base + e) * STEP + index;
+    if (c >= CHANNELS) continue;
+    const uint channel = own.at(c);
+    T window[TAPS];
+    float sum = 0.0f;
+    for (uint j = 0; j < TAPS; j++) {
+      const device T* elsewhere = j + 1 < TAPS ? kept + j * channels + channel : from + channel;
+      window[j] = base == 0 ? windows[e][j] : *elsewhere;
+      sum = mad(float(base == 0 ? factors[e][j] : weight[channel * TAPS + j]), float(window[j]), sum);
+    }
+    flat[c] = sum * sigmoid_of(sum);
+    if (SHARERS > 1 && c < 2 * KEY) continue;
+    for (uint j = 0; j + 1 < TAPS; j++) kept[j * channels + channel] = window[j + 1];
+  }
+}
+if (turned < HEADS) {
+  betas[turned] = sigmoid_of(float(gates[0]));
+  decays[turned] = decay_of(float(gates[1]), float(shift), rate);
+}
+#pragma unroll
+for (uint s = 0; NORMED && s < SHARE; s++) {
+  if (s * STEP + turned < ROWS) opens[s] *= sigmoid_of(opens[s]);
 }
 threadgroup float answers[ROWS];
 threadgroup float parts[PASSES * PASS / 4];  // squares of four rows' answers
 threadgroup_barrier(mem_flags::mem_threadgroup);
+// What was computed with has been read, and the last threadgroup writes what each of them has: there is nothing else to be
+// ordered, and no fence. The count is on its way while the state is worked on.
+device atomic_uint* const counter = (device atomic_uint*)(arrived + batch * key_heads + key_head);
+uint before = 0;
+if (SHARERS > 1 && index == 0) before = atomic_fetch_add_explicit(counter, 1u, memory_order_relaxed);
 const threadgroup pack<float, 4>* queries = mixed;
 const threadgroup pack<float, 4>* keys = mixed + KEY / 4;
 float query_scale = 0.0f, key_scale = 0.0f;
@@ -136,9 +179,10 @@ for (uint base = 0; base < PASSES; base += HELD) {
 #pragma unroll
   for (uint h = 0; h < HELD; h++) {
     const uint given = (base + h) * PASS + index / 8;
-    const uint row = min(given, ROWS - 1);
+    const bool is_row = IS_WHOLE || given < ROWS;
+    const uint row = is_row ? given : ROWS - 1, head_of_row = HEADS == 1 ? 0 : row / VALUE;
     device pack<float, 4>* mine = (device pack<float, 4>*)cells_of + row * (KEY / 4);
-    const float decay = decays[row / VALUE];
+    const float decay = decays[head_of_row];
     float known = 0.0f, answer = 0.0f;
 #pragma unroll
     for (uint j = 0; j < PACKS; j++) {
@@ -151,7 +195,7 @@ for (uint base = 0; base < PASSES; base += HELD) {
       }
     }
     known = key_scale * sum_of_eight(known);
-    const float change = (flat[2 * KEY + row] - known) * betas[row / VALUE] * key_scale;
+    const float change = (flat[2 * KEY + row] - known) * betas[head_of_row] * key_scale;
 #pragma unroll
     for (uint j = 0; j < PACKS; j++) {
       const uint at = j * 8 + part;
@@ -160,29 +204,40 @@ for (uint base = 0; base < PASSES; base += HELD) {
         cells[h][j].values[i] = mad(keys[at].values[i], change, cells[h][j].values[i]);
         answer = mad(cells[h][j].values[i], queries[at].values[i], answer);
       }
-      if (given < ROWS) mine[at] = cells[h][j];
+      if (is_row) mine[at] = cells[h][j];
     }
     answer = query_scale * sum_of_eight(answer);
     if (!NORMED) {
-      if (part == 0 && given < ROWS) to[row] = T(answer);
+      if (part == 0 && is_row) to[row] = T(answer);
     } else {
       float squares = answer * answer;
       squares += simd_shuffle_xor(squares, 8);
       squares += simd_shuffle_xor(squares, 16);
-      if (part == 0 && given < ROWS) answers[row] = answer;
-      if (lane == 0 && given < ROWS) parts[row / 4] = squares;
+      if (part == 0 && is_row) answers[row] = answer;
+      if (lane == 0 && is_row) parts[row / 4] = squares;
     }
   }
 }
+if (SHARERS > 1 && index == 0) is_last = before == SHARERS - 1;
+if (NORMED || SHARERS > 1) threadgroup_barrier(mem_flags::mem_threadgroup);
+if (SHARERS > 1 && is_last != 0) {
+#pragma unroll
+  for (uint e = 0; e < SHARED; e++) {
+    const uint c = e * STEP + index;
+    if (c >= 2 * KEY) continue;
+    for (uint j = 0; j + 1 < TAPS; j++) kept[j * channels + own.at(c)] = windows[e][j + 1];
+  }
+  if (index == 0) atomic_exchange_explicit(counter, 0u, memory_order_relaxed);
+}
 if (NORMED) {
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (uint s = 0; s < SHARE && s * STEP + index < ROWS; s++) {
-    const uint row = s * STEP + index, first = row / VALUE * (VALUE / 4);
+#pragma unroll
+  for (uint s = 0; s < SHARE; s++) {
+    const uint row = s * STEP + turned, first = HEADS == 1 ? 0 : row / VALUE * (VALUE / 4);
+    if (row >= ROWS) continue;
     float squares = 0.0f;
     for (uint i = 0; i < VALUE / 4; i++) squares += parts[first + i];
     const float scale = rsqrt(squares / float(VALUE) + norm_eps);
-    const float open = float(opens[s]);
-    to[row] = T(answers[row] * scale * float(factors[s]) * (open * sigmoid_of(open)));
+    to[row] = T(answers[row] * scale * float(scales[s]) * opens[s]);
   }
 }
 #endif

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
 from hiprt.kernels.lang.operands import FLOAT32, aligned, buffer, disjoint, floating, same
+from hiprt.kernels.ops.arrivals import COUNTERS, arrivals
 from hiprt.kernels.ops.recurrent.conv_step import taps_of
 from hiprt.kernels.ops.recurrent.gated_delta import WIDEST_KEY
 from hiprt.kernels.tuning.table import DEFAULT
@@ -21,7 +25,7 @@ STAGED_BYTES = 28672  # the most threadgroup memory for the channels and answers
 KERNEL = Kernel(
     "recurrent/gdn_step",
     inputs={"proj": "T", "weight": "T", "a_log": "float", "dt_bias": "T", "norm": "T"},
-    updates={"conv": "T", "state": "float"},
+    updates={"conv": "T", "state": "float", "arrived": "uint"},
     outputs={"out": "T"},
     scalars={"key_heads": "uint", "eps": "float", "norm_eps": "float"},
     template={
@@ -29,15 +33,22 @@ KERNEL = Kernel(
         "KEY": "int",
         "VALUE": "int",
         "RATIO": "int",
+        "HEADS": "int",
         "TAPS": "int",
         "NORMED": "bool",
         "SIMDGROUPS": "int",
     },
     headers=("elementwise/expression.h", "quantized/ordered_loads.h", "recurrent/gated_delta.h"),
     threads=lambda template: int(template["SIMDGROUPS"]) * 32,
-    ahead=("state",),
+    ahead=("weight", "a_log", "dt_bias", "norm", "conv", "state"),
     instances=each(
-        KEY=(128,), VALUE=(128,), RATIO=(2,), TAPS=(4,), NORMED=(False, True), SIMDGROUPS=(DEFAULT.gdn_simdgroups,)
+        KEY=(128,),
+        VALUE=(128,),
+        RATIO=(2,),
+        HEADS=lambda _, takes_loops: (2 if takes_loops else 1,),
+        TAPS=(4,),
+        NORMED=(False, True),
+        SIMDGROUPS=(DEFAULT.gdn_simdgroups,),
     ),
 )
 
@@ -111,8 +122,30 @@ def gdn_step(
     sizes = key_heads, value_heads, key_width, value_width
     plan = plan_of(proj, conv_weight, conv, a_log, dt_bias, state, norm, *sizes, qk_eps, eps, target_of(stream))
     disjoint("gdn_step", {"conv": conv, "state": state}, (proj, conv_weight, a_log, dt_bias, norm))
-    given = {"proj": proj, "weight": conv_weight, "a_log": a_log, "dt_bias": dt_bias, "norm": norm}
-    return plan.run(stream, out, **given, conv=conv, state=state)
+    # The weight is first: it stands in for a norm that is not there, and is read as early.
+    given = {"weight": conv_weight, "proj": proj, "a_log": a_log, "dt_bias": dt_bias, "norm": norm}
+    return plan.run(stream, out, given, conv, state)
+
+
+class StepPlan(NamedTuple):
+    """A step.
+
+    Attributes
+    ----------
+    plan : Plan
+    is_counted : bool
+        Whether several threadgroups read a head of keys, and count themselves.
+    """
+
+    plan: Plan
+    is_counted: bool
+
+    def run(
+        self, stream: Stream, out: Array | None, given: Mapping[str, Array | None], conv: Array, state: Array
+    ) -> Array:
+        """Launch on a stream, and return the result."""
+        arrived = arrivals(stream) if self.is_counted else state
+        return self.plan.run(stream, out, **given, conv=conv, state=state, arrived=arrived)
 
 
 @Planned
@@ -131,7 +164,7 @@ def plan_of(
     qk_eps: float,
     eps: float,
     target: Target,
-) -> Plan:
+) -> StepPlan:
     """Check the operands and return the plan."""
     op = "gdn_step"
     floating(op, "proj", proj, 2)
@@ -157,18 +190,24 @@ def plan_of(
     buffer(op, "a_log", a_log, FLOAT32, (value_heads,))
     buffer(op, "state", state, FLOAT32, (batch, value_heads, value_width, key_width))
     aligned(op, "state", state)
+    # One head of values a threadgroup, so that more of the processors read the state.
+    can_count = not target.takes_loops and "arrivals" in target.features and batch * key_heads <= COUNTERS
+    is_counted = can_count and ratio > 1
+    heads = 1 if is_counted else ratio
+    simdgroups = max(target.table.gdn_simdgroups, -(-heads // 32))  # a lane finds the gates of a head
     template = {
         "T": proj.dtype,
         "KEY": key_width,
         "VALUE": value_width,
         "RATIO": ratio,
+        "HEADS": heads,
         "TAPS": taps,
         "NORMED": norm is not None,
-        "SIMDGROUPS": target.table.gdn_simdgroups,
+        "SIMDGROUPS": simdgroups,
     }
-    grid, threads = (key_heads, batch, 1), (1 if target.takes_loops else target.table.gdn_simdgroups * 32, 1, 1)
+    grid, threads = (value_heads // heads, batch, 1), (1 if target.takes_loops else simdgroups * 32, 1, 1)
     launch = Launch(KERNEL, grid, threads, template, key_heads=key_heads, eps=qk_eps, norm_eps=eps)
-    return Plan(op, (batch, value_heads * value_width), proj.dtype, launch)
+    return StepPlan(Plan(op, (batch, value_heads * value_width), proj.dtype, launch), is_counted)
 
 
 def check_widths(op: str, key_width: int, value_width: int, ratio: int) -> None:
