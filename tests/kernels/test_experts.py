@@ -1,5 +1,6 @@
 """moe_gate_up and moe_down: formats, odd shapes, experts that do not exist, the unfused ops, mistakes."""
 
+from copy import copy
 from dataclasses import replace
 from importlib import import_module
 
@@ -17,6 +18,7 @@ from hiprt.kernels.tuning.dots import Dots
 from hiprt.kernels.tuning.rings import Ring
 from hiprt.kernels.tuning.target import force_generic, make_target
 from hiprt.kernels.tuning.tiling import Product
+from hiprt.objects import Planned
 from hiprt.provider import NVIDIA, ROCM
 
 gate_up_module, down_module = (
@@ -200,6 +202,29 @@ def test_integer_instructions(close, normal, monkeypatch, half, group, bits, rin
             check_down(close, normal, 1, 4, experts, 24 + 8 * ring.split, width, half, group, bits, steps=4096)
     assert len(gate_up_module.RINGS.functions) > made[0]
     assert len(down_module.RINGS.functions) > made[1]
+
+
+@pytest.mark.parametrize(
+    "ring", [Ring(2, 2, 1, 2, 1, 3), Ring(1, 1, 2, 1, 2, 2)], ids=["teams of two", "several rounds"]
+)
+def test_a_wrong_guess_of_the_experts_is_corrected(normal, monkeypatch, ring):
+    """A kernel that reads other indices before its inputs are there has the bits of one that reads the right ones."""
+    columns, width, chosen = 8 * 10, 512, 4
+    monkeypatch.setattr(experts_module, "ring_of", lambda shape, target: ring)
+    y, shares = hiprt.array(normal((1, chosen, width), HALF, 1)), hiprt.array(normal((1, chosen), HALF, 2))
+    indices = hiprt.array(np.array([[4, 0, 2, 9]], np.int32))
+    matrices = stack((5, columns, width), HALF, 64, 4)[0]
+    wrong = copy(down_module.RINGS)
+    wrong.functions, wrong.source = type(wrong.functions)(), wrong.source.replace("MISLEADS = 0;", "MISLEADS = 1;")
+    assert wrong.source != down_module.RINGS.source
+    answers = []
+    with force_generic():
+        for kernel in (down_module.RINGS, wrong):
+            monkeypatch.setattr(down_module, "RINGS", kernel)
+            monkeypatch.setattr(down_module, "plan_of", Planned(down_module.plan_of.function))
+            answers.append(kernels.moe_down(y, indices, shares, *matrices).numpy().tobytes())
+            assert kernel.functions
+    assert answers[0] == answers[1]
 
 
 def test_tokens_have_the_bits_that_each_has_alone(normal, monkeypatch):

@@ -77,7 +77,7 @@ RINGS = ring_kernel(
     outputs={"out": "T"},
     scalars={"columns": "uint", "matrices": "uint"},
     template={"ADDED": "bool", "CHOSEN": "int"},
-    ahead=(),
+    ahead=("weight", "scales", "biases"),
     matrices="SUMMED",
     width=lambda template: int(template["WIDTH"]) * int(template["CHOSEN"]),
 )

@@ -84,7 +84,7 @@ RINGS = ring_kernel(
     outputs={"out": "T"},
     scalars={"columns": "uint", "matrices": "uint", "between": "uint", "eps": "float"},
     template={"NORMED": "bool", "CHOSEN": "int", "COLUMNS": "int"},
-    ahead=(),
+    ahead=("norm",),
     matrices="GATHERED",
     is_gated=True,
 )

@@ -9,7 +9,7 @@
 // other chunks. Scales and biases come by bulk copies, a round ahead: there are many rows of few bytes.
 //
 // Of a stack of matrices, CHOSEN by the indices of a token, which is the second axis of the grid: their rows behind each other for one x (GATHERED), or their widths beside each
-// other, for as many stretches of x with a share each (SUMMED). An up lies `between` rows behind its gate. Then nothing is asked for before the indices are there.
+// other, for as many stretches of x with a share each (SUMMED). An up lies `between` rows behind its gate.
 //
 // With ROUTED the first ROUTERS threadgroups compute the logits of a router, and each of the others chooses by them (experts/router.h) when x is prepared.
 // Without such threadgroups the kernel before has left them: that kernel is one with LEAVES_LOGITS, a plain matrix of WHOLE rows.
@@ -80,7 +80,7 @@ const auto fetch_parts = [&](piece* to, const device T* from, uint base) {
     if (lane < PACKS && own < OWN && step < STEPS) to[r] = load_now((const device piece*)(from + step * STEP + lane * 8));
   }
 };
-if (NORMED && (CHOICE == ONE || IS_ROUTED)) fetch_parts(weights, norm, 0);
+if (NORMED) fetch_parts(weights, norm, 0);
 #if LEAVES_LOGITS
 constexpr uint OWN_TILES = (WHOLE / 8 + GROUPS - 1) / GROUPS;
 threadgroup float made[OWN_TILES * 8], norms[OWN_TILES * 8];
@@ -91,18 +91,27 @@ for (uint i = thread_index_in_threadgroup; i < OWN_TILES * 8; i += MEMBERS * 32)
   norms[i] = first_tile + i / 8 < end_tile ? low_of<T>(load_now((const device ushort*)router_norm + first_tile * 8 + i)) : 0.0f;
 }
 #endif
-if (CHOICE != ONE && !IS_ROUTED) {
-  wait_for_inputs();
-  fetch_parts(values, own_x, 0);
-  if (NORMED) fetch_parts(weights, norm, 0);
+// Indices of summed matrices are read as they are before the inputs are there, and codes and scales of these matrices are asked
+// for. That is a guess, right unless this has started before the choice was made: then they are asked for again.
+constexpr bool IS_CHOSEN = CHOICE != ONE && !IS_ROUTED, GUESSES = CHOICE == SUMMED;
+threadgroup uint was_wrong[1];
+bool is_second_time = false;
+const auto matrix_at = [&](uint e) {
+  return uint(atomic_load_explicit((const device atomic_int*)indices + token * CHOSEN + e, memory_order_relaxed));
+};
+const auto first_row_of = [&](uint matrix) {
+  return matrix < matrices ? matrix * (between == columns ? PARTS * columns : columns) : 0u;
+};
+if (IS_CHOSEN) {
+  if (!GUESSES) wait_for_inputs();
   for (uint e = thread_index_in_threadgroup; e < uint(CHOSEN); e += MEMBERS * 32) {
-    const uint matrix = uint(indices[token * CHOSEN + e]);
-    first_rows[e] = matrix < matrices ? matrix * (between == columns ? PARTS * columns : columns) : 0u;
-    factors[e] = matrix >= matrices ? 0.0f : CHOICE == SUMMED ? float(shares[token * CHOSEN + e]) : 1.0f;
+    const uint matrix = matrix_at(e) + (GUESSES ? MISLEADS : 0u);
+    first_rows[e] = first_row_of(matrix);
+    factors[e] = matrix < matrices ? 1.0f : 0.0f;
   }
+  if (thread_index_in_threadgroup == 0) was_wrong[0] = 0;
   threadgroup_barrier(mem_flags::mem_threadgroup);
 }
-
 #if HIPRT_TARGET_NVIDIA
 threadgroup ulong full[2];
 constexpr uint SCALE_BYTES = BESIDE * ROUND * 8 * SCALED * 2;  // of a round, and as many of biases
@@ -153,7 +162,31 @@ const auto fetch_first = [&](uint at) {
 for (uint d = 0; d < uint(EARLY); d++) fetch_first(d);
 if (thread_index_in_threadgroup == 0) zeros[0] = {{0, 0, 0, 0}};
 threadgroup_barrier(mem_flags::mem_threadgroup);
-if (CHOICE == ONE || IS_ROUTED) wait_for_inputs();
+if (!IS_CHOSEN || GUESSES) wait_for_inputs();
+
+if (IS_CHOSEN) fetch_parts(values, own_x, 0);
+if (GUESSES) {
+  for (uint e = thread_index_in_threadgroup; e < uint(CHOSEN); e += MEMBERS * 32) {
+    const uint matrix = matrix_at(e), row = first_row_of(matrix);
+    factors[e] = matrix < matrices ? float(shares[token * CHOSEN + e]) : 0.0f;
+    if (row != first_rows[e]) first_rows[e] = row, was_wrong[0] = 1;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  is_second_time = was_wrong[0] != 0;
+  if (is_second_time) {
+#if HIPRT_TARGET_NVIDIA
+    if (first_tile < end_tile) wait_for_stage(arrived, 0);
+    if (first_tile + ROUND < end_tile) wait_for_stage(arrived + 8, 0);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (member == 0) {
+      bring(0);
+      bring(1);
+    }
+#endif
+#pragma unroll
+    for (uint d = 0; d < uint(EARLY); d++) fetch_first(d);
+  }
+}
 
 // Bring this simdgroup's parts of x to where its team's lanes find them.
 threadgroup piece* const held = copied + COPIED + split * (OWN * HELD);
@@ -259,7 +292,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
 #if HIPRT_TARGET_NVIDIA
   const threadgroup T* const scale_from = (const threadgroup T*)copied + turn * SCALE_BYTES + scale_at +
                                           (GATED ? local % 4 + local / 4 * (ROUND * 4) : local) * SCALED;
-  wait_for_stage(arrived + turn * 8, round / 2 % 2);
+  wait_for_stage(arrived + turn * 8, (round / 2 + (is_second_time ? 1 : 0)) % 2);
 #endif
 #pragma unroll 1
   for (uint start = base + team; start < stop; start += TURNS * TEAMS) {

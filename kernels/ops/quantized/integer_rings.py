@@ -36,6 +36,8 @@ ARGUMENTS = {
     "eps": "constexpr float eps = 0.0f;",
     "between": "const uint between = columns;",
 }
+# How far guesses of a token's matrices are off; tests put another number here.
+MISLEADS = "constexpr uint MISLEADS = 0;"
 # What says whether some threadgroups multiply with a router.
 ROUTED = "#define ROUTED 1\nconstexpr bool IS_ROUTED = true;"
 NOT_ROUTED = "constexpr uint ROUTERS = 0; constexpr bool IS_ROUTED = false;"
@@ -100,6 +102,7 @@ def ring_kernel(
     declared = {**template, **inputs, **scalars}
     lines = [*constants_of(declared, matrices, is_gated), *arguments_of(declared)]
     lines.append(ROUTED if "ROUTERS" in template else NOT_ROUTED)
+    lines.append(MISLEADS)
     lines += [LEAVES_LOGITS] if "GROUPS" in template else []
     return Kernel(
         name,

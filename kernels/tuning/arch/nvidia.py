@@ -31,8 +31,9 @@ RINGS = {
     (51200, 5120): Ring(7, 2, 5, 4, 5, 132),
     (151936, 2560): Ring(15, 1, 5, 4, 2, 132),
     (151936, 4096): Ring(18, 1, 4, 2, 2, 132),
-    (2048, 4608): Ring(2, 6, 3, 1, 1, 132),
-    (2048, 6144): Ring(2, 6, 4, 1, 2, 132),
+    (2048, 4096): Ring(2, 8, 2, 2, 2, 132),
+    (2048, 4608): Ring(2, 6, 3, 1, 1, 128),
+    (2048, 6144): Ring(2, 6, 4, 1, 1, 132),
     (5120, 8192): Ring(5, 4, 4, 1, 1, 132),
     (2560, 9728): Ring(2, 10, 4, 2, 2, 132),
     (4096, 12288): Ring(1, 16, 3, 4, 3, 132),
@@ -57,8 +58,8 @@ H200 = Table(
     joins_largest=False,  # argmax of 151,936 logits takes 2.3 us by two launches and 3.3 by one
     rings=RINGS,
     # Those of `RINGS` are for the queries, keys and values of 30B-A3B and for its experts' downs: its token takes 37 us
-    # less with the first than with this one, which is for the output projection of a quarter of 32B, and 9 us less with
-    # the second than with this one, which is for the down projection of 1.7B.
+    # less with the first than with this one, which is for the output projection of a quarter of 32B, and 12 us less
+    # with the second than with this one, which is for the down projection of 1.7B.
     plain_rings={(5120, 2048): Ring(5, 2, 4, 1, 2, 132), (2048, 6144): Ring(2, 6, 4, 1, 3, 132)},
     # Measured on 2026-11-28 by the whole decode step, those of 2,560 and more columns with clusters on H200s. With 8
     # vectors those of the least cost took 0.6B 749 us for 695, 1.7B 997 for 957 (H100), and those without clusters 4B
