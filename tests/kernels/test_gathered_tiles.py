@@ -11,7 +11,7 @@ import hiprt
 from hiprt import graphs, kernels
 from hiprt.kernels.ops.matmul.stacks import side_of
 from hiprt.kernels.ops.quantized.formats import format_of
-from hiprt.kernels.ops.quantized.gather_swiglu import gather_mlp, gather_swiglu
+from hiprt.kernels.ops.quantized.gather_mlp import gather_mlp, gather_swiglu
 from hiprt.kernels.ops.quantized.gathered_tiles import gathered_plan, run_tiles
 from hiprt.kernels.ops.quantized.operands import operands_of
 from hiprt.kernels.reference import ops as reference
@@ -28,7 +28,7 @@ NONE = 2**32 - 1
 on_hopper = pytest.mark.only(
     "nvidia", reason="the instructions exist on Hopper alone, and the CPU device has none like them"
 )
-gather, swiglu = (import_module(f"hiprt.kernels.ops.quantized.{name}") for name in ("gather_qmm", "gather_swiglu"))
+gather, mlp = (import_module(f"hiprt.kernels.ops.quantized.{name}") for name in ("gather_qmm", "gather_mlp"))
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,19 @@ def test_rows_are_put_in_order_once_for_two_products(monkeypatch, rows):
     device = hiprt.array(x), *map(hiprt.array, (*stored, *last, indices))
     form = {"group_size": 64, "bits": 4, "down_group_size": 64, "down_bits": 4}
     exact = gather_mlp(*device, **form).numpy()
-    monkeypatch.setattr(swiglu, "plan_of", plan_of)
+    monkeypatch.setattr(mlp, "plan_of", plan_of)
     np.testing.assert_allclose(gather_mlp(*device, **form).numpy(), exact, rtol=1e-4, atol=1e-4)
     assert taken == [None, run_tiles(80, 3, 32) if rows[0] == rows[1] else None]
+
+
+def test_the_gated_products_are_planned_once_where_tiles_do_not_serve(monkeypatch):
+    x, indices, stored = operands(20, 4, 3, 128, 128, np.float32, 64, 4, each=False)
+    last = operands(20, 4, 3, 40, 64, np.float32, 64, 4)[2]
+    asked = []
+    monkeypatch.setattr(mlp, "plan_of", lambda *given: asked.append(given))
+    device = hiprt.array(x), *map(hiprt.array, (*stored, *last, indices))
+    gather_mlp(*device, group_size=64, bits=4, down_group_size=64, down_bits=4)
+    assert len(asked) == 1
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hiprt import Array, array, kernels
 from hiprt.bench.engine.matrix import Matrix, Quantized, Rows, cut_part
 from hiprt.distributed import Communicator
 from hiprt.kernels.ops.quantized.formats import Format
-from hiprt.kernels.ops.quantized.gather_swiglu import gather_mlp
+from hiprt.kernels.ops.quantized.gather_mlp import gather_mlp
 from hiprt.kernels.ops.quantized.product import product, rows_alike
 
 __all__ = ["Linear", "gated", "joined", "split"]

@@ -57,15 +57,11 @@ def gather_swiglu(
         What `gather_qmm` raises.
     """
     stream = stream or current_stream()
-    wide = x.reshape(*x.shape[:-1], 1, x.shape[-1])
-    rows = w.shape[-2]
-    if rows % 2 == 0 and w.ndim == 3:
+    if w.shape[-2] % 2 == 0 and w.ndim == 3:
         found = gathered("gather_swiglu", x, (w, scales, biases), indices, group_size, bits, True, stream)
         if found is not None:
             return found.run(stream).out
-    y = gather_qmm(wide, w, scales, biases, None, indices, group_size=group_size, bits=bits, stream=stream)
-    y, half = y.reshape(*indices.shape, rows), rows // 2
-    return silu_mul(*(contiguous(part, stream=stream) for part in (y[..., :half], y[..., half:])), stream=stream)
+    return gated_behind(x, (w, scales, biases), indices, group_size, bits, stream)
 
 
 @op
@@ -118,10 +114,20 @@ def gather_mlp(
         if second is not None:
             return second.run(stream, runs if second.plan.runs == first.plan.runs else None).out
     else:
-        inner = gather_swiglu(x, *stack, indices, group_size=group_size, bits=bits, stream=stream)
+        inner = gated_behind(x, stack, indices, group_size, bits, stream)
     wide = inner.reshape(*indices.shape, 1, inner.shape[-1])
     y = gather_qmm(wide, *last, None, indices, group_size=down_group_size, bits=down_bits, stream=stream)
     return y.reshape(*indices.shape, down.shape[-2])
+
+
+def gated_behind(
+    x: Array, stack: tuple[Array, Array, Array], indices: Array, group_size: int, bits: int, stream: Stream
+) -> Array:
+    """Return the gated products by a kernel that multiplies and one for the gate behind it."""
+    wide, rows = x.reshape(*x.shape[:-1], 1, x.shape[-1]), stack[0].shape[-2]
+    y = gather_qmm(wide, *stack, None, indices, group_size=group_size, bits=bits, stream=stream)
+    y, half = y.reshape(*indices.shape, rows), rows // 2
+    return silu_mul(*(contiguous(part, stream=stream) for part in (y[..., :half], y[..., half:])), stream=stream)
 
 
 class Products(NamedTuple):
