@@ -10,7 +10,7 @@ import numpy as np
 from hiprt.array import Array, Form, bfloat16, make
 from hiprt.stream import Stream
 
-__all__ = ["FLOATS", "aligned", "buffer", "disjoint", "floating", "result", "same"]
+__all__ = ["FLOATS", "aligned", "buffer", "disjoint", "floating", "result", "row_stride", "same"]
 
 FLOATS = frozenset((np.dtype(np.float16), bfloat16, np.dtype(np.float32)))
 INT32 = np.dtype(np.int32)
@@ -52,6 +52,24 @@ def same(op: str, name: str, value: Array | Form, other_name: str, other: Array 
     contiguous(op, name, value)
     if value.dtype != other.dtype:
         raise TypeError(f"{op}: {name} is {value.dtype} and {other_name} {other.dtype}; they must be the same")
+
+
+def row_stride(op: str, name: str, value: Form, shape: tuple[int, int], other_name: str, other: Form) -> int:
+    """Require rows of one shape with the dtype of another array, which may lie apart.
+
+    Returns
+    -------
+    int
+        The elements from one row to the next.
+    """
+    if not isinstance(value, (Array, Form)) or value.dtype != other.dtype:
+        raise TypeError(f"{op}: {name} is not an array of {other.dtype}, which {other_name} is")
+    strides = value.strides or (shape[1], 1)
+    if value.shape != shape or (value.size > 1 and strides[-1] != 1):
+        raise ValueError(
+            f"{op}: {name} has shape {value.shape} and strides {value.strides}; [{shape[0]}, {shape[1]}] is needed"
+        )
+    return strides[0]
 
 
 def aligned(op: str, name: str, value: Array | Form) -> None:

@@ -77,8 +77,9 @@ def test_gates_of_heads_may_lie_apart(branch, dtype, normal):
     device = hiprt.array(x), hiprt.array(wide)[:, 21:141], hiprt.array(weight)
     np.testing.assert_array_equal(gated_heads_norm(*device, 1e-6).numpy(), exact)
     np.testing.assert_array_equal(gated_heads_norm(device[0], hiprt.array(gate), device[2], 1e-6).numpy(), exact)
-    for error, wrong in ((ValueError, device[1][:4]), (TypeError, hiprt.zeros((5, 120), np.int32))):
-        with pytest.raises(error, match="gated_heads_norm: gate"):
+    shape, other = "gate has shape", f"gate is not an array of {dtype.name}, which x is"
+    for error, said, wrong in ((ValueError, shape, device[1][:4]), (TypeError, other, hiprt.zeros((5, 120), np.int32))):
+        with pytest.raises(error, match=f"gated_heads_norm: {said}"):
             gated_heads_norm(device[0], wrong, device[2], 1e-6)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hiprt.array import Array, Form
-from hiprt.kernels.lang.operands import INT32, aligned, buffer, same
+from hiprt.array import Form
+from hiprt.kernels.lang.operands import INT32, aligned, buffer, row_stride, same
 
-__all__ = ["HEAD_WIDTHS", "INPUTS", "SIZES", "GroupedHeads", "gate_stride_of", "grouped_heads"]
+__all__ = ["HEAD_WIDTHS", "INPUTS", "SIZES", "GroupedHeads", "grouped_heads"]
 
 NARROWEST, WIDEST = 32, 256  # elements of a head
 HEAD_WIDTHS = (64, 80, 128, 256)  # those of published models, and one that lanes share unevenly: built offline
@@ -114,24 +114,6 @@ def grouped_heads(
     aligned(op, "keys", keys)
     aligned(op, "values", values)
     buffer(op, "position", position, INT32, (rows,))
-    gate_stride = 0 if gate is None else gate_stride_of(op, gate, q, rows, heads * width)
+    gate_stride = 0 if gate is None else row_stride(op, "gate", gate, (rows, heads * width), "q", q)
     own_caches = keys.ndim == 4
     return GroupedHeads(rows, own_caches, heads, kv_heads, capacity, width, gate_stride, gate is not None)
-
-
-def gate_stride_of(op: str, gate: Form, q: Form, rows: int, width: int) -> int:
-    """Return the elements from one row of a gate to the next.
-
-    Raises
-    ------
-    TypeError
-        The gate is no array, or has not the dtype of `q`.
-    ValueError
-        It is not [rows, width], or the elements of a row do not lie side by side.
-    """
-    if not isinstance(gate, (Array, Form)) or gate.dtype != q.dtype:
-        raise TypeError(f"{op}: gate is not an array of {q.dtype}, which q is")
-    strides = gate.strides or (width, 1)
-    if gate.shape != (rows, width) or (gate.size > 1 and strides[-1] != 1):
-        raise ValueError(f"{op}: gate has shape {gate.shape} and strides {gate.strides}; [{rows}, {width}] is needed")
-    return strides[0]

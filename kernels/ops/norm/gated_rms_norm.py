@@ -6,8 +6,7 @@ from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
-from hiprt.kernels.lang.operands import floating, same
-from hiprt.kernels.ops.attention.grouped_heads import gate_stride_of
+from hiprt.kernels.lang.operands import floating, row_stride, same
 from hiprt.kernels.ops.row_launch import row_launch, rows_of, vector
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
@@ -107,7 +106,7 @@ def heads_plan_of(x: Form, gate: Form, weight: Form, eps: float, target: Target)
     op = "gated_heads_norm"
     floating(op, "x", x, 3)
     batch, heads, width = x.shape
-    stride = gate_stride_of(op, gate, x, batch, heads * width)
+    stride = row_stride(op, "gate", gate, (batch, heads * width), "x", x)
     vector(op, "weight", weight, x)
     return plan_with(op, x, batch * heads, width, heads, stride, eps, target)
 
