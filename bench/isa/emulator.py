@@ -8,6 +8,7 @@ It shows whether machine code computes the right numbers, and nothing about spee
 from __future__ import annotations
 
 import ctypes
+import inspect
 import mmap
 import os
 import re
@@ -60,6 +61,12 @@ endfor"""
 SOURCE = re.compile(r"src_lane = .* % (\d+)U?;")
 MASKED = r"src_lane = ((VGPR[i][ADDR].u32 + OFFSET.u32) >> 2U) & (\1U - 1U);"
 ROW_XMASK, QUAD_PERM_OWN = 0x160, 0xE4  # controls of DPP: the latter moves nothing
+# A 16-bit operand v128 or later is the high half of a register on RDNA 3 and later only; on CDNA it is that register.
+# ``emu.py`` of a9069c177a asks for the family in one of five places, src0 of ``_compile_vopc``; these are the others.
+# They can go with a later checkout in which nothing matches them.
+HALVES = re.compile(r"bits\['(?:d|s0)'\] == 16(?= and \(|:)")
+NOT_ON_CDNA = r"\g<0> and 'cdna' not in type(inst.op).__module__"
+WITH_HALVES = ("_load_vsrc0", "_compile_vop12", "_compile_vopc")
 LDS_GRANULE = 512
 LARGEST_LDS = 64 * 1024
 LDS_WINDOW = (1 << 32) + (1 << 16)
@@ -184,7 +191,18 @@ def teach(emu: Any) -> None:
         return max(int(field_of(instruction, each)) for each in ("glc", "sc0", "th"))
 
     emu._iattr = field
+    keep_registers_whole(emu)
     emu._op_name = lambda instruction: name_of(instruction).replace("DS_SWIZZLE", "DS_SWIZZLE_PERMUTE")
+
+
+def keep_registers_whole(emu: Any) -> None:
+    """Take halves of registers from the emulator's instructions of CDNA, which have none."""
+    for name in WITH_HALVES:
+        before = getattr(emu, name)
+        text = HALVES.sub(NOT_ON_CDNA, inspect.getsource(before))
+        exec(compile(text, emu.__file__, "exec"), vars(emu))
+        handlers = emu._INST_HANDLERS
+        handlers.update({kind: getattr(emu, name) for kind, handler in handlers.items() if handler is before})
 
 
 def load(code: bytes) -> tuple[bytearray, dict[str, int]]:

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from importlib.util import module_from_spec, spec_from_file_location
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ from hiprt.__main__ import main
 from hiprt.bench.isa import kernels as isa
 from hiprt.bench.isa.attention_cases import heads
 from hiprt.bench.isa.case import Case
-from hiprt.bench.isa.emulator import load, pack
+from hiprt.bench.isa.emulator import keep_registers_whole, load, pack
 from hiprt.bench.isa.kernels import STEPS, TARGETS, launch_of, measured, table, written
 from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
 from hiprt.kernels.offline.catalogue import instances
@@ -24,6 +25,23 @@ extern "C" __global__ void scale(const float* x, char c, double by, float* y) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (blockIdx.y < gridDim.y) y[i] = x[i] * by + c;
 }
+"""
+
+# The emulator's ways to tell a half of a register, without what it then does.
+HALVES = """
+def _load_vsrc0(inst, bits, off):
+  if bits['s0'] == 16:  # hi half
+    return off >= 384
+  return False
+def _compile_vop12(inst, bits, off):
+  write_hi_half = bits['d'] == 16 and (off >= 128)
+  return write_hi_half
+def _compile_vopc(inst, bits, off):
+  if bits['s0'] == 16:
+    return off >= 128
+  else:
+    return False
+_INST_HANDLERS = {"VOP1": _compile_vop12, "VOP2": _compile_vop12, "VOPC": _compile_vopc}
 """
 
 
@@ -81,6 +99,21 @@ def test_the_command_says_what_the_emulator_needs(monkeypatch, tmp_path, capsys)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(command) == 1
     assert "hiprt: clang is not on the path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("family", "is_half"), [("cdna", False), ("rdna3", True), ("rdna4", True)])
+def test_registers_have_halves_on_rdna_alone(tmp_path, family, is_half):
+    """Of 16-bit operands; others have none anywhere."""
+    file = tmp_path / "emu.py"
+    file.write_text(HALVES)
+    spec = spec_from_file_location("emu", file)
+    emu = module_from_spec(spec)
+    spec.loader.exec_module(emu)
+    keep_registers_whole(emu)
+    instruction = SimpleNamespace(op=type("Op", (), {"__module__": f"amd.{family}.enum"})())
+    for handler in (emu._load_vsrc0, *emu._INST_HANDLERS.values()):
+        assert handler(instruction, {"s0": 16, "d": 16}, 400) == is_half
+        assert not handler(instruction, {"s0": 32, "d": 32}, 400)
 
 
 @pytest.mark.parametrize(("magnitude", "is_right"), [(0.0, False), (100.0, True)])
