@@ -24,6 +24,7 @@ from hiprt.bench.engine.state import IDLE, State
 from hiprt.bench.engine.steps import Steps
 from hiprt.kernels.ops.elementwise.copies import copy_into
 from hiprt.kernels.tuning.choices import SECONDS
+from hiprt.kernels.tuning.target import target_of
 
 __all__ = ["Decoder", "Mark"]
 
@@ -464,7 +465,8 @@ class Decoder:
 
     def chunks(self, length: int) -> list[Chunk]:
         """Return the chunks of so many tokens of a prompt."""
-        return chunks(length, self.chunk, may_repeat=self.state.is_rewindable)
+        table = target_of(self.stream).table
+        return chunks(length, self.chunk, may_repeat=self.state.is_rewindable, step_tokens=table.step_tokens)
 
     def take_chunk(self, sequence: int, chunk: Chunk, *, eager: bool) -> None:
         """Take the next tokens of a text's prompt."""

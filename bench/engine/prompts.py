@@ -43,12 +43,12 @@ class Chunk(NamedTuple):
     repeated: int = 0
 
 
-def chunks(length: int, most: int = CHUNK, *, may_repeat: bool = False) -> list[Chunk]:
+def chunks(length: int, most: int = CHUNK, *, may_repeat: bool = False, step_tokens: int = 0) -> list[Chunk]:
     """Return a prompt's chunks.
 
     A step reads all weights, so that one of few tokens takes hardly less than one of some more: what is left of a
     prompt is one chunk with some tokens of the one before, where that saves two steps, or one by at most half again as
-    many tokens.
+    many tokens. With `step_tokens` it is one where each step that is saved costs at most so many tokens.
 
     Parameters
     ----------
@@ -59,12 +59,15 @@ def chunks(length: int, most: int = CHUNK, *, may_repeat: bool = False) -> list[
     may_repeat : bool
         Whether a step may take tokens that were taken: it writes their keys and values once more, and what recurrent
         layers keep has no place for that.
+    step_tokens : int
+        That of the device's tuning table.
     """
     found, rest = [Chunk(most)] * (length // most), length % most
     while rest:
         whole, part = 1 << (rest - 1).bit_length(), 1 << (rest.bit_length() - 1)
         repeated = whole - rest
-        worth = rest // 2 + (FEW if rest.bit_count() > 2 else 0)
+        saved = rest.bit_count() - 1
+        worth = step_tokens * saved if step_tokens else rest // 2 + (FEW if saved > 1 else 0)
         if may_repeat and repeated <= min(length - rest, worth):
             return [*found, Chunk(whole, repeated)]
         found.append(Chunk(part))

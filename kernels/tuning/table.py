@@ -50,6 +50,9 @@ class Table:
     prompt_tokens : int
         Tokens of a prompt up to which its experts go by the kernels of a decode step, which read a matrix for each
         token that chooses it; 0 leaves all prompts to products that are grouped by matrix.
+    step_tokens : int
+        Tokens of a prompt that take as long as a step does beside its tokens, where a step's time grows with each: so
+        many may be taken twice for each step that this saves. 0 where a step of some more tokens takes hardly longer.
     gdn_simdgroups : int
         Simdgroups of a threadgroup of a gated-delta step.
     norm_long_row : int
@@ -122,6 +125,7 @@ class Table:
     expert_simdgroups: int = 8
     expert_tokens: int = 16
     prompt_tokens: int = 0
+    step_tokens: int = 0
     gdn_simdgroups: int = 16
     norm_long_row: int = 1024
     norm_simdgroups: int = 8

@@ -73,6 +73,21 @@ def test_a_short_rest_is_one_chunk():
     assert chunks(14) == [Chunk(8), Chunk(4), Chunk(2)]
 
 
+def test_few_tokens_are_taken_twice_where_each_takes_its_time():
+    """For each step that this saves as many as the device's table has: 5 on the CPU device."""
+    assert chunks(527, may_repeat=True, step_tokens=5) == [Chunk(512), Chunk(16, 1)]
+    assert chunks(560, may_repeat=True, step_tokens=5) == [Chunk(512), Chunk(32), Chunk(16)]
+    assert chunks(560, may_repeat=True) == [Chunk(512), Chunk(64, 16)]
+    assert chunks(500, may_repeat=True, step_tokens=5) == [Chunk(256), Chunk(256, 12)]
+
+
+@pytest.mark.only("cpu", reason="the number is that of its table")
+def test_the_device_says_how_many_tokens_are_taken_twice(model, stream):
+    made = Decoder(model, stream, 64, chunk=32)
+    assert made.chunks(59) == [Chunk(32), Chunk(32, 5)]
+    assert made.chunks(56) == [Chunk(32), Chunk(16), Chunk(8)]
+
+
 @pytest.mark.parametrize("chunk", [1, 16, 512])
 def test_a_prompt_in_chunks_is_the_prompt_token_by_token(family, stream, chunk):
     chunked, single = Decoder(family, stream, 64, chunk=chunk), Decoder(family, stream, 64)
