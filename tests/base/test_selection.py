@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from itertools import product
+from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -42,9 +43,9 @@ def test_examples_are_the_same_each_time_unless_new_ones_are_asked_for(request):
 class Item:
     """What `left_out` reads of a test."""
 
-    def __init__(self, nodeid, params, marker=None):
+    def __init__(self, nodeid, params, marker=None, *, marks=()):
         self.nodeid, self.marker = nodeid, marker
-        self.callspec = type("Callspec", (), {"params": params})
+        self.callspec = SimpleNamespace(params=params, marks=marks)
 
     def get_closest_marker(self, name):
         return self.marker if self.marker and self.marker.name == name else None
@@ -75,11 +76,14 @@ def test_markers_choose():
 def test_shares_have_every_test_once():
     wide = Item("f.py::wide[0]", {"a": 0}, pytest.mark.wide)
     assert of_other_shares([wide], "0/3") == of_other_shares([wide], "1/3") == of_other_shares([wide], "2/3") == []
+    each = Item("f.py::each[0]", {"a": 0}, pytest.mark.wide(turn="each"), marks=[pytest.mark.wide(turn="each")])
+    assert of_other_shares([each], "0/3") == of_other_shares([each], "1/3") == of_other_shares([each], "2/3") == []
     turns = [Item("f.py::turn[0]", {"a": 0}, pytest.mark.wide(turn=4))]
     assert [of_other_shares(turns, f"{i}/3") == [] for i in range(3)] == [False, True, False]
     items = [Item(f"f.py::alike[{i}]", {"a": i}) for i in range(60)]
+    items += [Item(f"f.py::wide[{i}]", {"a": i}, pytest.mark.wide, marks=[pytest.mark.wide]) for i in range(60)]
     shares = [[item for item in items if item not in of_other_shares(items, f"{i}/3")] for i in range(3)]
-    assert all(len(share) > 10 for share in shares)
+    assert all(len(share) > 25 for share in shares)
     assert sorted(item.nodeid for share in shares for item in share) == sorted(item.nodeid for item in items)
 
 

@@ -24,7 +24,7 @@ def test_the_best_round_counts(monkeypatch, capsys):
     assert works["decode"]["factor"] == pytest.approx(10)
 
 
-@pytest.mark.wide
+@pytest.mark.wide(turn=3)
 @pytest.mark.only("cpu", reason="the checks are the CPU device's")
 def test_every_kernel_runs(monkeypatch):
     monkeypatch.setattr(checks, "SECONDS", 0.0)

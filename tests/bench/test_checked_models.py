@@ -9,7 +9,7 @@ from hiprt.check import check
 PRESETS = ("qwen3-mini", "qwen3-moe-mini", "qwen3.5-mini")
 
 
-@pytest.mark.wide
+@pytest.mark.wide(turn=4)
 @pytest.mark.only("cpu", reason="the checks are the CPU device's")
 def test_decoding_is_clean(form):
     for preset in PRESETS if form == "long" else PRESETS[:1]:

@@ -33,7 +33,7 @@ def test_the_same_seed_writes_the_same_story(stories):
     assert len(set(stories)) == len(stories)
 
 
-@pytest.mark.wide
+@pytest.mark.wide(turn=5)
 def test_prompts_are_about_characters_that_no_story_has():
     assert len(set(PROMPTS)) == 20
     for prompt in PROMPTS:
@@ -177,7 +177,7 @@ def test_habits_start_with_their_owner_and_move_on():
     assert {free.choose("letter", options) for _ in range(100)} == set(options)
 
 
-@pytest.mark.wide
+@pytest.mark.wide(turn=1)
 def test_strange_names_and_words_are_given_and_never_learnt():
     rows = [corpus.row(seed) for seed in range(60)]
     stories = [story for row in rows for story in row.stories]

@@ -214,7 +214,7 @@ def test_calls_take_the_rows_that_are_alike(stream, count, most, sizes):
         assert taken == ([count] if takes_loops else sizes)
 
 
-@pytest.mark.wide
+@pytest.mark.wide(turn=3)
 def test_rings_check_rows_side_by_side(stream, monkeypatch):
     """Where rings multiply one vector, a call takes several rows, with the bits of single steps."""
     sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 1, "tie_word_embeddings": False}

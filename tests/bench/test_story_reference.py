@@ -15,7 +15,7 @@ def model():
     return Model()
 
 
-@pytest.mark.wide
+@pytest.mark.wide(turn=1)
 def test_at_least_95_percent_of_the_sentences_parse(model):
     result = score(model.write)
     assert result.sentences >= 60

@@ -3,8 +3,10 @@
 import random
 import zlib
 from itertools import combinations
+from types import SimpleNamespace
 
 FEW = 6  # parametrisations of a test that always run
+NO_MARKS = SimpleNamespace(marks=())  # of a test that is not parametrised
 
 
 def form(config):
@@ -87,9 +89,10 @@ def left_out(items):
 
 
 def of_other_shares(items, share):
-    """Return those tests that are not in a share. Those marked ``wide``, which are like no others, are in all.
+    """Return those tests that are not in a share. Tests marked ``wide``, which are like no others, are in all.
 
-    Those marked ``wide(turn=n)`` take so long that they are in one share only, n of so many.
+    Parametrisations marked ``wide`` are like those of the test that run always, and in one share, as all others are.
+    With ``wide(turn=n)`` that share is n of so many, for tests that take long; with ``wide(turn="each")`` it is each.
 
     Parameters
     ----------
@@ -108,7 +111,11 @@ def of_other_shares(items, share):
     def turn_of(item):
         """The number that decides which share has a test, or None for all."""
         wide = item.get_closest_marker("wide")
-        return wide.kwargs.get("turn") if wide else zlib.crc32(item.nodeid.encode())
+        turn = wide.kwargs.get("turn") if wide else None
+        is_test = wide and not any(mark.name == "wide" for mark in getattr(item, "callspec", NO_MARKS).marks)
+        if turn == "each" or (is_test and turn is None):
+            return None
+        return zlib.crc32(item.nodeid.encode()) if turn is None else turn
 
     turns = [(item, turn_of(item)) for item in items]
     return [item for item, turn in turns if turn is not None and turn % count != which]

@@ -95,7 +95,7 @@ def test_the_catalogue_has_every_kernel():
     assert len(set(symbols)) == len(symbols)
 
 
-@pytest.mark.wide
+@pytest.mark.wide(turn=5)
 def test_every_instance_of_the_device_is_compiled():
     """Every branch of plain loops; the test below compiles every one for lanes, as GPUs have them."""
     command = [sys.executable, "-m", "hiprt", "compile", "--json"]

@@ -24,8 +24,8 @@ from hiprt.native import build
 
 SANITIZERS = [
     "",
-    pytest.param("address,undefined", marks=pytest.mark.wide),
-    pytest.param("thread", marks=pytest.mark.wide),
+    pytest.param("address,undefined", marks=pytest.mark.wide(turn="each")),
+    pytest.param("thread", marks=pytest.mark.wide(turn="each")),
 ]
 
 
