@@ -3,8 +3,8 @@
 ``pytest`` and ``pytest tests/graphs`` run in three processes for two cores, since tests wait for others; with files or
 tests named, or ``-n 0``, in this one.
 ``pytest --all`` runs every parametrisation and the soaks' usual forms; ``pytest --share K/N`` the same, but only one of
-N shares of the parametrisations that ``pytest`` leaves out and of the cases of some long tests; ``pytest -m soak`` the
-soaks' long forms.
+N shares of the parametrisations that ``pytest`` leaves out and of the cases of some long tests; others are long in one
+share. ``pytest -m soak`` runs the soaks' long forms.
 """
 
 import gc
@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers.selection import form as form_of, left_out, numbers_of, of_other_shares
+from helpers.selection import form as form_of, is_in_turn, left_out, numbers_of, of_other_shares
 from hypothesis import settings
 
 # On NVIDIA a stream that waits for a value holds up all streams of its connection, of which there are eight by default.
@@ -119,6 +119,12 @@ def root():
 def form(request):
     """How long long tests are: short, usual or long."""
     return form_of(request.config)
+
+
+@pytest.fixture
+def form_in_turn(request, form):
+    """As `form`, for long tests that have no cases to be shared out: usual in one share, and short in the others."""
+    return form if is_in_turn(request.node.nodeid, request.config.getoption("--share")) else "short"
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import hypothesis
 import pytest
-from helpers.selection import FEW, chosen, left_out, of_other_shares, pairs, values
+from helpers.selection import FEW, chosen, is_in_turn, left_out, of_other_shares, pairs, values
 
 
 def test_every_two_values_meet():
@@ -85,6 +85,11 @@ def test_shares_have_every_test_once():
     shares = [[item for item in items if item not in of_other_shares(items, f"{i}/3")] for i in range(3)]
     assert all(len(share) > 25 for share in shares)
     assert sorted(item.nodeid for share in shares for item in share) == sorted(item.nodeid for item in items)
+
+
+def test_a_test_is_long_in_one_share():
+    assert all([is_in_turn(f"f.py::test_{i}", f"{k}/6") for k in range(6)].count(True) == 1 for i in range(20))
+    assert is_in_turn("f.py::test", None)
 
 
 @pytest.mark.parametrize("share", ["3/3", "1", "1/0", "-1/3", "a/b"])

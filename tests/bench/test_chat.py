@@ -119,9 +119,9 @@ def test_an_answer_that_is_ended(model, polls):
     assert chat.kept > 0 or (is_forgotten and not chat.decoder.state.is_rewindable)
 
 
-def test_any_course_of_a_conversation(model, form):
+def test_any_course_of_a_conversation(model, form_in_turn):
     """Whatever was asked, ended, left or forgotten before, an answer is that of the conversation."""
-    for seed in range(2 if form == "short" else 8):
+    for seed in range(2 if form_in_turn == "short" else 8):
         draw = random.Random(seed)
         chat = model.conversation(tokens=SIZE)
         for _ in range(6):

@@ -86,11 +86,11 @@ def step_of(model):
 @pytest.mark.soak
 @pytest.mark.parametrize("passes", [flags.compile_passes, DECODE], ids=["exact", "decode"])
 @pytest.mark.parametrize("name", ["shipped", "qwen3.5-mini"])
-def test_a_decode_step_in_plain_ops(form, name, passes):
+def test_a_decode_step_in_plain_ops(form_in_turn, name, passes):
     """With the pass that rounds otherwise, the tokens are those of the kernels that it puts in, called by hand."""
     engine = engine_of(name)
     model = Plain.of(engine)
-    count = TOKENS[form]
+    count = TOKENS[form_in_turn]
     compiled = hiprt.compile(step_of(model), shapeless=True)
     step = step_of(engine if "decode" in passes else model)
     mine, its = Text(model, [1, 5, 9, 2], count), Text(engine, [1, 5, 9, 2], count)
@@ -151,7 +151,7 @@ def gdn_step_apart(proj, conv_weight, conv, a_log, dt_bias, state, *, norm, eps,
     [("an op", DECODE), ("a custom kernel", flags.compile_passes), ("a custom kernel", DECODE)],
     ids=["an op", "exact", "decode"],
 )
-def test_a_decode_step_with_custom_kernels(form, recurrence, passes, monkeypatch):
+def test_a_decode_step_with_custom_kernels(form_in_turn, recurrence, passes, monkeypatch):
     """Custom kernels, gather_qmm and the gated delta rule: traced once, one launch a token, the tokens of eager.
 
     With the pass that rounds otherwise, the tokens are those of the kernels that it puts in, called by hand, and the
@@ -159,7 +159,7 @@ def test_a_decode_step_with_custom_kernels(form, recurrence, passes, monkeypatch
     """
     engine = preset("qwen3.5-mini")
     model = Plain.of(engine)
-    count = TOKENS[form]
+    count = TOKENS[form_in_turn]
 
     def step_with(model):
         def step(block, tokens, temperature, seed, caches):

@@ -262,12 +262,12 @@ def test_an_interrupt_leaves_no_answer_behind(folder, monkeypatch):
     assert template.render([2]) == "2"
 
 
-def test_any_template_is_a_text_or_an_error(folder, form, monkeypatch):
+def test_any_template_is_a_text_or_an_error(folder, form_in_turn, monkeypatch):
     """Templates with letters that are left out, doubled or exchanged."""
     monkeypatch.setattr(templates, "SECONDS", 0.5)
     draw, texts, errors = random.Random(0), [], []
     template = find_template(give(folder, ""))
-    for _ in range(40 if form == "short" else 1000):
+    for _ in range(40 if form_in_turn == "short" else 1000):
         source = list(draw.choice(list(STYLES.values())))
         for _ in range(draw.randrange(1, 4)):
             at = draw.randrange(len(source))

@@ -49,11 +49,11 @@ def generated(*options):
 
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_the_ranks_write_what_one_process_writes(ranks, form):
+def test_the_ranks_write_what_one_process_writes(ranks, form_in_turn):
     """The shipped model, greedy; keys of 2 heads are on two of 4 ranks each."""
-    if form == "short" and ranks == 4:
+    if form_in_turn == "short" and ranks == 4:
         pytest.skip("4 ranks: pytest --all")
-    options = ("--tokens", "16" if form == "short" else "256")
+    options = ("--tokens", "16" if form_in_turn == "short" else "256")
     report, alone = generated(*options, "--tp", str(ranks)), generated(*options)
     assert report["tp"] == ranks
     for each in ("token_ids", "launches_per_token"):

@@ -301,15 +301,15 @@ KINDS = 2 * [DTYPES[:3], DTYPES[3:6], DTYPES[2:7:2]]
 
 @pytest.mark.parametrize("is_generic", [False, True], ids=["loops", "lanes"])
 @pytest.mark.parametrize(("shapes", "dtypes"), list(zip(SHAPES, KINDS)), ids=str)
-def test_the_bits_of_a_kernel(shapes, dtypes, is_generic, form):
+def test_the_bits_of_a_kernel(shapes, dtypes, is_generic, form_in_turn):
     """A text of many random ops of which all values are results, on all dtypes and special values."""
     seed = sum(map(ord, "".join(dtypes) + shapes))
-    for turn in range(1 if form == "short" else 2):
+    for turn in range(1 if form_in_turn == "short" else 2):
         random = np.random.default_rng(seed + turn)
         arrays = [operand(random, dtype, shape) for dtype, shape in zip(dtypes, SHAPES[shapes])]
         numbers = [0.7, 3]
         kinds = [*(each.dtype for each in arrays), float, int]
-        text = random_text(random, kinds, [*SHAPES[shapes], (), ()], 8 if form == "short" else 16)
+        text = random_text(random, kinds, [*SHAPES[shapes], (), ()], 8 if form_in_turn == "short" else 16)
         if is_generic:
             with force_generic():
                 made, exact = fused([*arrays, *numbers], text), one_by_one([*arrays, *numbers], text)

@@ -1,7 +1,7 @@
 """Random programs give the same bits in numpy, eagerly, and as graphs; and what they have found, one test each.
 
-The default run checks 350 programs, ``--all`` 2,000, ``pytest -m soak tests/graphs/test_fuzz.py`` 200,000. One program
-again, from tests/: ``python -m helpers.fuzz --seed N``.
+The default run checks 350 programs, ``--all`` 2,000, a share its part of these behind the default's, and ``-m soak``
+200,000. One program again, from tests/: ``python -m helpers.fuzz --seed N``.
 """
 
 import os
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from helpers import fuzz, machine, program
 from helpers.kernels import accumulate, scale
-from helpers.selection import form as form_of
+from helpers.selection import form as form_of, numbers_of
 
 import hiprt
 from hiprt import allocator, graphs, kernels
@@ -29,12 +29,14 @@ OF_A_PROFILE = {"short": 20, "usual": 200, "long": 200}
 
 
 def pytest_generate_tests(metafunc):
-    """Cut the programs into tests of `CHUNK`."""
-    form = form_of(metafunc.config)
-    if "alone" in metafunc.fixturenames:
-        metafunc.parametrize("alone", range(0, ALONE[form], CHUNK))
-    if "at_once" in metafunc.fixturenames:
-        metafunc.parametrize("at_once", range(0, AT_ONCE[form] // TOGETHER, CHUNK // 2))
+    """Cut the programs into tests of `CHUNK`; a share has those of the short form and its part of the others."""
+    which, count = numbers_of(metafunc.config.getoption("--share") or "0/1")
+    for name, forms, programs in (("alone", ALONE, 1), ("at_once", AT_ONCE, TOGETHER)):
+        if name in metafunc.fixturenames:
+            step = CHUNK if programs == 1 else CHUNK // 2
+            always = range(0, forms["short"] // programs, step)
+            others = range(always.stop, forms[form_of(metafunc.config)] // programs, step)
+            metafunc.parametrize(name, [*always, *others[which::count]])
 
 
 @pytest.mark.soak

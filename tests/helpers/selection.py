@@ -121,6 +121,12 @@ def of_other_shares(items, share):
     return [item for item, turn in turns if turn is not None and turn % count != which]
 
 
+def is_in_turn(nodeid, share):
+    """Whether a test runs long in a share, which it does in one, or without shares."""
+    which, count = numbers_of(share or "0/1")
+    return zlib.crc32(nodeid.encode()) % count == which
+
+
 def numbers_of(share):
     """Return K and N of a share ``K/N``; raise ValueError if it is something else."""
     which, _, count = share.partition("/")
