@@ -61,12 +61,17 @@ endfor"""
 SOURCE = re.compile(r"src_lane = .* % (\d+)U?;")
 MASKED = r"src_lane = ((VGPR[i][ADDR].u32 + OFFSET.u32) >> 2U) & (\1U - 1U);"
 ROW_XMASK, QUAD_PERM_OWN = 0x160, 0xE4  # controls of DPP: the latter moves nothing
-# A 16-bit operand v128 or later is the high half of a register on RDNA 3 and later only; on CDNA it is that register.
-# ``emu.py`` of a9069c177a asks for the family in one of five places, src0 of ``_compile_vopc``; these are the others.
-# They can go with a later checkout in which nothing matches them.
-HALVES = re.compile(r"bits\['(?:d|s0)'\] == 16(?= and \(|:)")
-NOT_ON_CDNA = r"\g<0> and 'cdna' not in type(inst.op).__module__"
-WITH_HALVES = ("_load_vsrc0", "_compile_vop12", "_compile_vopc")
+# What ``emu.py`` of a9069c177a does wrong, by its functions: what is replaced there, and by what. An entry can go with
+# a later checkout in which it matches nothing. A 16-bit operand v128 or later is the high half of a register on RDNA 3
+# and later only, on CDNA it is that register: one of five places asks for the family, src0 of ``_compile_vopc``. What a
+# matrix instruction of RDNA adds to may be a constant, whose code is taken for a register's number.
+HALVES = re.compile(r"bits\['(?:d|s0)'\] == 16(?= and \(|:)"), r"\g<0> and 'cdna' not in type(inst.op).__module__"
+ADDED = "ctx.inst_field(type(inst).src2)"
+CONSTANTS = (
+    re.compile(r"ctx\.rvgpr_dyn\(src2_r \+ _c\(vgpr\), UOp\.const\(lane, dtypes\.int\)\)"),
+    rf"({ADDED} >= _c(256)).where(\g<0>, ctx.rsrc_dyn({ADDED}, None))",
+)
+MENDED = {"_load_vsrc0": HALVES, "_compile_vop12": HALVES, "_compile_vopc": HALVES, "_compile_wmma": CONSTANTS}
 LDS_GRANULE = 512
 LARGEST_LDS = 64 * 1024
 LDS_WINDOW = (1 << 32) + (1 << 16)
@@ -191,17 +196,16 @@ def teach(emu: Any) -> None:
         return max(int(field_of(instruction, each)) for each in ("glc", "sc0", "th"))
 
     emu._iattr = field
-    keep_registers_whole(emu)
+    mend(emu)
     emu._op_name = lambda instruction: name_of(instruction).replace("DS_SWIZZLE", "DS_SWIZZLE_PERMUTE")
 
 
-def keep_registers_whole(emu: Any) -> None:
-    """Take halves of registers from the emulator's instructions of CDNA, which have none."""
-    for name in WITH_HALVES:
+def mend(emu: Any) -> None:
+    """Replace in the emulator's functions what `MENDED` has."""
+    handlers = emu._INST_HANDLERS
+    for name, (wrong, right) in MENDED.items():
         before = getattr(emu, name)
-        text = HALVES.sub(NOT_ON_CDNA, inspect.getsource(before))
-        exec(compile(text, emu.__file__, "exec"), vars(emu))
-        handlers = emu._INST_HANDLERS
+        exec(compile(wrong.sub(right, inspect.getsource(before)), emu.__file__, "exec"), vars(emu))
         handlers.update({kind: getattr(emu, name) for kind, handler in handlers.items() if handler is before})
 
 

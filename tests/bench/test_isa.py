@@ -13,7 +13,7 @@ from hiprt.__main__ import main
 from hiprt.bench.isa import kernels as isa
 from hiprt.bench.isa.attention_cases import heads
 from hiprt.bench.isa.case import Case
-from hiprt.bench.isa.emulator import keep_registers_whole, load, pack
+from hiprt.bench.isa.emulator import load, mend, pack
 from hiprt.bench.isa.kernels import STEPS, TARGETS, launch_of, measured, table, written
 from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
 from hiprt.kernels.offline.catalogue import instances
@@ -27,8 +27,8 @@ extern "C" __global__ void scale(const float* x, char c, double by, float* y) {
 }
 """
 
-# The emulator's ways to tell a half of a register, without what it then does.
-HALVES = """
+# The emulator's ways to tell a half of a register, and how it finds what a product is added to.
+WRONG = """
 def _load_vsrc0(inst, bits, off):
   if bits['s0'] == 16:  # hi half
     return off >= 384
@@ -41,7 +41,11 @@ def _compile_vopc(inst, bits, off):
     return off >= 128
   else:
     return False
-_INST_HANDLERS = {"VOP1": _compile_vop12, "VOP2": _compile_vop12, "VOPC": _compile_vopc}
+def _compile_wmma(inst, ctx):
+  src2_r, lane, vgpr = ctx.inst_field(type(inst).src2), 0, 1
+  src2_r = (src2_r >= 256).where(src2_r - 256, src2_r)
+  return ctx.rvgpr_dyn(src2_r + _c(vgpr), UOp.const(lane, dtypes.int))
+_INST_HANDLERS = {"VOP1": _compile_vop12, "VOP2": _compile_vop12, "VOPC": _compile_vopc, "WMMA": _compile_wmma}
 """
 
 
@@ -101,19 +105,48 @@ def test_the_command_says_what_the_emulator_needs(monkeypatch, tmp_path, capsys)
     assert "hiprt: clang is not on the path" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("family", "is_half"), [("cdna", False), ("rdna3", True), ("rdna4", True)])
-def test_registers_have_halves_on_rdna_alone(tmp_path, family, is_half):
-    """Of 16-bit operands; others have none anywhere."""
+@pytest.fixture
+def mended(tmp_path):
+    """The emulator's functions behind `mend`."""
     file = tmp_path / "emu.py"
-    file.write_text(HALVES)
+    file.write_text(WRONG)
     spec = spec_from_file_location("emu", file)
     emu = module_from_spec(spec)
     spec.loader.exec_module(emu)
-    keep_registers_whole(emu)
+    mend(emu)
+    return emu
+
+
+@pytest.mark.parametrize(("family", "is_half"), [("cdna", False), ("rdna3", True), ("rdna4", True)])
+def test_registers_have_halves_on_rdna_alone(mended, family, is_half):
+    """Of 16-bit operands; others have none anywhere."""
     instruction = SimpleNamespace(op=type("Op", (), {"__module__": f"amd.{family}.enum"})())
-    for handler in (emu._load_vsrc0, *emu._INST_HANDLERS.values()):
+    handlers = [handler for kind, handler in mended._INST_HANDLERS.items() if kind != "WMMA"]
+    for handler in (mended._load_vsrc0, *handlers):
         assert handler(instruction, {"s0": 16, "d": 16}, 400) == is_half
         assert not handler(instruction, {"s0": 32, "d": 32}, 400)
+
+
+class Number(int):
+    """A number that chooses, as the emulator's values do."""
+
+    def __ge__(self, other):
+        return Number(int(self) >= other)
+
+    def where(self, yes, no):
+        return yes if self else no
+
+
+@pytest.mark.parametrize(("operand", "read"), [(256 + 130, "v131"), (128, "constant 128"), (242, "constant 242")])
+def test_a_product_may_be_added_to_a_constant(mended, operand, read):
+    mended._c, mended.UOp, mended.dtypes = int, SimpleNamespace(const=lambda *_: None), SimpleNamespace(int=int)
+    context = SimpleNamespace(
+        inst_field=lambda field: Number(field),
+        rvgpr_dyn=lambda register, lane: f"v{register}",
+        rsrc_dyn=lambda code, lane: f"constant {code}",
+    )
+    instruction = type("Instruction", (), {"src2": operand})()
+    assert mended._INST_HANDLERS["WMMA"](instruction, context) == read
 
 
 @pytest.mark.parametrize(("magnitude", "is_right"), [(0.0, False), (100.0, True)])
