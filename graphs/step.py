@@ -305,10 +305,12 @@ class Step(Armed, Generic[P, R]):
         self.recordings = []
 
     def make_ready(self, signature: Hashable, args: tuple[Any, ...], keywords: dict[str, Any], stream: Stream) -> None:
-        """Arm the step for calls with these arguments, if they launch one exec only and no flag asks for more."""
+        """Arm the step for calls with these arguments, if they may launch one exec again and no flag asks for more."""
         kept = self.kept.get(signature)
         exec_ = None if kept is None else kept.exec
-        if kept is None or exec_ is None or flags.graph_verify or flags.graph_trace:
+        if kept is None or exec_ is None or "replay" not in flags.graph_rungs:
+            return
+        if flags.graph_verify or flags.graph_trace:
             return
         values, names = (*args, *keywords.values()), tuple(keywords)
         cells = [] if self.cells is None else self.cells.formats(len(args), names, stream)

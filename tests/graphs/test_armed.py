@@ -190,6 +190,17 @@ def test_flags_are_obeyed_at_once(stream, x, calls, tmp_path):
     np.testing.assert_array_equal(x.numpy(), values(7))
 
 
+def test_a_step_that_may_not_replay_is_not_armed(stream, x, calls):
+    """It is recorded at each call, however often the same call comes."""
+    step = graphs.Step(in_place, stream=stream)
+    with hiprt.flags.override(graph_rungs=("patch", "instantiate", "eager")):
+        for _ in range(4):
+            step(x)
+    assert len(calls) == 4
+    assert step.rungs["replay"] == 0
+    np.testing.assert_array_equal(x.numpy(), values(4))
+
+
 def test_attributes_are_obeyed_at_once(stream, x):
     """A step that is not to be kept any more, or is to run elsewhere."""
     made = []
