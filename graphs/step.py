@@ -358,7 +358,9 @@ class Step(Armed, Generic[P, R]):
             target = kept.placements.here
         if target is not kept.placements.here:
             rung = "patch"
-            self.kept.moving = kept
+            # Values, lists and names beside the arrays are no part of where these lie.
+            if not keywords and all(isinstance(arg, Array) for arg in args):
+                self.kept.moving = kept
             try:
                 if not self.ladder.move(kept, arrays, target, stream):
                     return ""

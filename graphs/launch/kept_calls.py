@@ -24,7 +24,7 @@ class KeptCalls(OrderedDict[Hashable, KeptCall]):
     Attributes
     ----------
     moving : KeptCall or None
-        What arrays at other addresses were patched into last.
+        What arrays at other addresses were patched into last, of the calls with nothing but arrays by position.
     """
 
     def __init__(self, ladder: Ladder) -> None:

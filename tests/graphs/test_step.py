@@ -264,6 +264,27 @@ def test_moved_arguments_of_another_form_are_recorded(stream):
     assert calls == [(8, 8), (64,), (4, 16), (4, 8), (8, 4), (8, 8), (8, 8)]
 
 
+@pytest.mark.parametrize("among", ["a value", "a list", "lists", "names"])
+def test_arrays_that_were_patched_among_other_arguments_are_another_call_alone(stream, among):
+    """A function may do something else with the same arrays where it is given nothing but these."""
+
+    def function(*args, **keywords):
+        seen.append([*map(type, args), *keywords])
+        scale(pair[0], 2.0)
+
+    seen, pair = [], [hiprt.full(64, 1.0), hiprt.full(64, 2.0)]
+    step = graphs.Step(function, stream=stream, moves=True)
+    for _ in range(3):
+        a, b = pair
+        given = {"a value": (a, b, 3.0), "a list": ([a, b],), "lists": ([a], [b]), "names": ()}[among]
+        step(*given, **({"x": a, "y": b} if among == "names" else {}))
+        pair.reverse()
+    assert step.rungs["patch"] == 2
+    step(*pair)
+    assert len(seen) == 2
+    assert seen[1] == [hiprt.Array] * 2
+
+
 def test_a_call_that_is_forgotten_is_not_held(stream):
     """Not by what was patched last either."""
     x, y = hiprt.zeros(100), hiprt.zeros(100)
