@@ -10,14 +10,15 @@ import weakref
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from hiprt import core
+from hiprt import core, objects
 from hiprt.flags import RUNG_NAMES, flags
 
 __all__ = ["RUNG_NAMES", "Event", "Stats", "explain", "stats"]
 
 KEPT_EVENTS = 256
+native = objects.load("hiprt.graphs.native.stats")
 
 
 class Event(NamedTuple):
@@ -84,8 +85,11 @@ class Stats:
         Bytes of device memory that those take (``HIPRT_GRAPH_KEEP_MB``).
     advised : set of str
         The remedies that were printed.
+    events : deque
+        The last that the process counted, each as it is in `last`.
     """
 
+    events: ClassVar[deque[tuple[Event, object]]] = deque(maxlen=KEPT_EVENTS)
     name: str
     counted: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RUNG_NAMES, 0))
     replays: Any = field(default_factory=lambda: core.ffi.new("uint64_t *"), repr=False)
@@ -111,13 +115,9 @@ class Stats:
         difference : object, optional
             What says the event's difference, as text, when somebody asks for it.
         """
-        if event.rung in self.counted:
-            self.counted[event.rung] += 1
-        self.reasons[f"{event.rung}: {event.reason}"] += 1
-        self.last = event, difference
-        events.append(self.last)
+        native.count(self, event, difference)
         if flags.graph_explain:
-            print(f"hiprt: {told(*self.last)}", file=sys.stderr)
+            print(f"hiprt: {told(event, difference)}", file=sys.stderr)
             if event.remedy and event.remedy not in self.advised:
                 self.advised.add(event.remedy)
                 print(f"hiprt:   {event.remedy}", file=sys.stderr)
@@ -149,7 +149,6 @@ class Stats:
         }
 
 
-events: deque[tuple[Event, object]] = deque(maxlen=KEPT_EVENTS)
 live: weakref.WeakSet[Any] = weakref.WeakSet()
 ended: dict[str, Stats] = {}
 started = time.time()
@@ -189,7 +188,7 @@ def stats() -> dict[str, dict[str, Any]]:
 
 def explain() -> list[Event]:
     """Return the last 256 times that a rung other than replay was taken or a step was split, oldest first."""
-    return [told(*each) for each in events]
+    return [told(*each) for each in Stats.events]
 
 
 def report() -> None:

@@ -250,9 +250,8 @@ class Step(Armed, Generic[P, R]):
                 if rung not in ("replay", "patch"):
                     return self.record(signature, args, keywords, stream, key, eager=rung)
                 result = cast(R, kept.results(stream))
-                if rung == "replay":
-                    # Calls of an armed step do not take this lock, and would overwrite what is not copied yet.
-                    self.make_ready(signature, args, keywords, stream)
+                # Calls of an armed step do not take this lock, and would overwrite what is not copied yet.
+                self.make_ready(signature, args, keywords, stream)
                 return result
             result = self.record(signature, args, keywords, stream, key)
             if before is not None:
@@ -318,7 +317,9 @@ class Step(Armed, Generic[P, R]):
         if cells is not None and is_frozen(values):
             try:
                 self.vary(cells)
-                self.arm(kept, exec_, exec_.address, stream, values, names, flags.device)
+                # What has not moved yet is not known to be nothing but arrays.
+                moves = self.ladder.bounds(kept, stream) if self.kept.moving is kept else None
+                self.arm(kept, exec_, exec_.address, stream, values, names, flags.device, moves)
             except MemoryError:
                 # The call has run. The next one is launched from here again.
                 self.disarm()

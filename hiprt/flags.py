@@ -148,7 +148,8 @@ class Flags:
     Attributes
     ----------
     version : int
-        A number that grows whenever values may have changed. What was prepared under some values holds for one version.
+        A number that grows whenever values may have changed, or a device is trusted with less. What was prepared under
+        some values holds for one version.
     """
 
     def __init__(self) -> None:

@@ -2,7 +2,6 @@
 
 from hiprt import objects
 
-__all__ = ["Armed", "placed", "retouch"]
+__all__ = ["Armed"]
 
-armed = objects.load("hiprt.graphs.native.armed")
-Armed, placed, retouch = armed.Armed, armed.placed, armed.retouch
+Armed = objects.load("hiprt.graphs.native.armed").Armed

@@ -1,8 +1,5 @@
 from typing import Any
 
-def placed(arrays: list[Any], args: tuple[Any, ...], /) -> bytes | None: ...
-def retouch(exec_: int, arrays: list[Any], /) -> bool: ...
-
 class Armed:
     given: Any
     keep: bool
@@ -16,6 +13,7 @@ class Armed:
         args: tuple[Any, ...],
         names: tuple[str, ...],
         device: int,
+        moves: tuple[Any, ...] | None,
         /,
     ) -> None: ...
     def vary(self, cells: list[tuple[int, int, str]], /) -> None: ...

@@ -150,26 +150,23 @@ class Exec:
         core.call(core.lib.hiprt_exec_update(self.core, recording.core))
         self.recording = recording
 
-    def move(self, nodes: Any, count: int, ranges: Any, moves: int) -> None:
+    def move(self, nodes: bytes, ranges: bytes) -> None:
         """Give nodes the addresses that they have when memory moves. The exec must not be `busy`.
 
         Parameters
         ----------
-        nodes : uint32_t *
-            The nodes that use any of the memory.
-        count : int
-            Number of nodes.
-        ranges : hiprt_move *
-            What moves: first address, one past the last, and the new first address; ascending.
-        moves : int
-            Number of ranges.
+        nodes : bytes
+            The nodes that use any of the memory, each a ``uint32_t``.
+        ranges : bytes
+            What moves, each a ``hiprt_move``: first address, one past the last, and the new first address; ascending.
 
         Raises
         ------
         HipError
             A node refused its arguments. The exec must be discarded (G8).
         """
-        core.call(core.lib.hiprt_exec_move(self.core, count, nodes, moves, ranges))
+        users, moves = core.ffi.from_buffer("uint32_t[]", nodes), core.ffi.from_buffer("hiprt_move[]", ranges)
+        core.call(core.lib.hiprt_exec_move(self.core, len(users), users, len(moves), moves))
 
     @property
     def overlaps(self) -> int:

@@ -123,8 +123,10 @@ class Execs:
         HipError
             A node refused its arguments, or the successor could not be made. The exec must be discarded (G8).
         """
+        nodes = core.ffi.from_buffer("uint32_t[]", move.nodes)
+        ranges = core.ffi.from_buffer("hiprt_move[]", move.ranges)
         status = core.lib.hiprt_ladder_move(
-            self.core, exec_.core, rules, move.size, move.nodes, move.nbytes, move.moves, move.ranges, self.out
+            self.core, exec_.core, rules, len(nodes), nodes, move.nbytes, len(ranges), ranges, self.out
         )
         if status:
             raise core.failure(status)

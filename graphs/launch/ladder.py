@@ -26,11 +26,10 @@ from hiprt.flags import RUNG_NAMES, flags
 from hiprt.graphs.arguments import Why
 from hiprt.graphs.captured_pointers import Pointers, pointing
 from hiprt.graphs.launch import allowed_rungs
-from hiprt.graphs.launch.armed import retouch
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.execs import Execs
 from hiprt.graphs.launch.kept_call import KeptCall
-from hiprt.graphs.launch.moved_arrays import Placement
+from hiprt.graphs.launch.moved_arrays import Placement, retouch
 from hiprt.graphs.launch.part import Part
 from hiprt.graphs.launch.timeline import mark, observe, trace
 from hiprt.graphs.launch.trust import distrust
@@ -88,7 +87,7 @@ class Ladder:
         self.many = MANY
         self.topologies = 0
         self.splits: dict[tuple[Caller | None, str], str] = {}
-        self.rules: Any = None  # those of the last call of `point`
+        self.rules: Any = None  # those that `rules_on` returned last
         self.rules_address = 0
         self.has_foreign = False
         # Returns what lets go of the calls that the step keeps; None once the step is gone.
@@ -307,14 +306,13 @@ class Ladder:
         HipError
             A node refused them; the exec must be discarded (G8).
         """
-        rules, _ = allowed_rungs.rules(stream.device, flags.graph_slots)
-        old = kept.exec
+        rules, old = self.rules_on(stream), kept.exec
         if old is None or not rules.rungs & allowed_rungs.RUNGS["patch"]:
             return False
         if not kept.placements.can_move(old.recording, target):
             return False
         start = time.perf_counter()
-        move = kept.placements.move_to(old.recording, target)
+        move = kept.placements.move_to(old.recording, target, self.name)
         exec_ = self.execs.move(old, rules, move)
         if exec_ is None:
             return False
@@ -322,15 +320,28 @@ class Ladder:
             self.note_replaced(1)
             kept.segments = [exec_]  # it comes first: what a failed patch leaves is discarded
             exec_.patch(old.recording)
-            exec_.move(move.nodes, move.size, move.ranges, move.moves)
+            exec_.move(move.nodes, move.ranges)
         if not retouch(exec_.address, arrays):
             kept.placements.set_apart(exec_.recording)
             retouch(exec_.address, arrays)
         kept.placements.carry(arrays, target)
         self.stats.patched += move.size
-        seconds = time.perf_counter() - start
-        self.stats.count(Event(self.name, "patch", move.reason, move.key, move.difference, seconds))
+        self.stats.count(move.event._replace(seconds=time.perf_counter() - start))
         return True
+
+    def bounds(self, kept: KeptCall, stream: Stream) -> tuple[Any, ...] | None:
+        """Return by what a kept call's exec is patched without Python (``native/moved_call.c``), if it may be."""
+        rules = self.rules_on(stream)
+        if flags.graph_explain or not rules.rungs & allowed_rungs.RUNGS["patch"]:
+            return None
+        return self.lock, self.stats, kept.placements, self.execs.address, self.rules_address, rules
+
+    def rules_on(self, stream: Stream) -> Any:
+        """Return what a launch may do; `rules_address` is its address then."""
+        rules, _ = allowed_rungs.rules(stream.device, flags.graph_slots)
+        if rules is not self.rules:
+            self.rules, self.rules_address = rules, core.address(rules)
+        return rules
 
     def point(self, exec_: Exec, pointers: Pointers, words: bytearray, stream: Stream) -> bool | None:
         """Patch an exec whose recording names memory that begins elsewhere, and launch it, behind `lock`.
@@ -359,9 +370,7 @@ class Ladder:
         """
         if flags.graph_verify or flags.graph_trace:
             return None
-        rules, _ = allowed_rungs.rules(stream.device, flags.graph_slots)
-        if rules is not self.rules:
-            self.rules, self.rules_address = rules, core.address(rules)
+        self.rules_on(stream)
         found = pointing.point(
             self.execs.address, exec_.address, pointers.address, words, stream.address, self.rules_address
         )

@@ -9,50 +9,49 @@ from __future__ import annotations
 import bisect
 import struct
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
-from hiprt import core
+from hiprt import objects
 from hiprt.array import Array
-from hiprt.graphs.launch.armed import placed
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.declarations import extents
 from hiprt.graphs.record.extents import Extent, are_apart, coalesce
 from hiprt.graphs.record.recording import Recording
+from hiprt.graphs.stats import Event
 
-__all__ = ["Move", "Placement", "Placements"]
+__all__ = ["Move", "Placement", "Placements", "retouch"]
 
 MOST_PLACEMENTS = 32  # engines let a few sets of buffers take turns
+NODE_BYTES = struct.calcsize("I")
+native = objects.load("hiprt.graphs.native.moved_call")
+placed, retouch = native.placed, native.retouch
 
 
 class Move(NamedTuple):
-    """How an exec is given arrays that lie elsewhere.
+    """How an exec is given arrays that lie elsewhere, as ``graphs/native/moved_call.c`` reads it.
 
     Attributes
     ----------
-    nodes : uint32_t *
-        The nodes that use the arrays.
-    size : int
-        Number of those nodes.
+    nodes : bytes
+        The nodes that use the arrays, each a ``uint32_t``.
     nbytes : int
         Size of their arguments.
-    ranges : hiprt_move *
-        What moves: first address, one past the last, and the new first address; ascending.
-    moves : int
-        Number of ranges.
-    key : int
-        The hash of the exec's topology.
-    reason, difference : str
-        The reason that statistics give, and the first argument that moves.
+    ranges : bytes
+        What moves, each a ``hiprt_move``: first address, one past the last, and the new first address; ascending.
+    event : Event
+        What statistics are told of it, without the seconds.
     """
 
-    nodes: Any
-    size: int
+    nodes: bytes
     nbytes: int
-    ranges: Any
-    moves: int
-    key: int
-    reason: str
-    difference: str
+    ranges: bytes
+    event: Event
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return len(self.nodes) // NODE_BYTES
 
 
 class Placement:
@@ -157,20 +156,24 @@ class Placements:
                 return True
         return False
 
-    def move_to(self, recording: Recording, target: Placement) -> Move:
-        """Return how the exec of a recording is given arguments that lie there."""
+    def move_to(self, recording: Recording, target: Placement, step: str) -> Move:
+        """Return how the exec of a recording is given arguments that lie there; `step` is the step's name."""
         move = target.moves.get(self.here)
         if move is None:
             before, after = self.here.extents, target.extents
             moved = [i for i, (mine, its) in enumerate(zip(before, after)) if mine != its]
             nodes = sorted({node for i in moved for node in recording.users(*before[i])})
             nbytes = sum(map(recording.node_bytes, nodes))
-            ranges = core.ffi.new("hiprt_move[]", sorted([(*before[i], after[i][0]) for i in moved]))
+            ranges = sorted([(*before[i], after[i][0]) for i in moved])
             reason = f"arrays moved, {len(nodes)} nodes"
             name = self.names[moved[0]] if self.names else f"argument {moved[0]}"
             difference = f"{name}: {before[moved[0]][0]:#x} -> {after[moved[0]][0]:#x}"
-            users = core.ffi.new("uint32_t[]", nodes)
-            move = Move(users, len(nodes), nbytes, ranges, len(moved), recording.key, reason, difference)
+            move = Move(
+                struct.pack(f"{len(nodes)}I", *nodes),
+                nbytes,
+                struct.pack(f"{3 * len(ranges)}Q", *chain.from_iterable(ranges)),
+                Event(step, "patch", reason, recording.key, difference),
+            )
             target.moves[self.here] = move
         return move
 

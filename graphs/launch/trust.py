@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from hiprt import library
 from hiprt.device import Device
+from hiprt.flags import flags
 from hiprt.graphs.launch.probes import OK, probes, results, unanswered
 from hiprt.hip_versions import dotted, runtime
 
@@ -50,6 +51,7 @@ def distrust(device: Device, names: Iterable[str]) -> None:
     """Stop using rungs on a device for the rest of the process: they were seen to fail."""
     distrusted[device].update(names)
     decided.pop(device.index, None)
+    flags.version += 1  # so that armed steps do not go on
 
 
 def is_too_old(device: Device) -> bool:

@@ -1,4 +1,5 @@
-/* Armed steps: a callable that does its last call again as one graph launch, without Python code.
+/* Armed steps: a callable that does its last call again as one graph launch, without Python code, also with arrays that lie
+ * elsewhere.
  *
  * This is the extension module hiprt.graphs.native.armed. */
 #include "objects.h" /* first: Python.h says so */
@@ -7,9 +8,9 @@
 #include <string.h>
 
 #include "exec.h"
+#include "moved_call.h"
 #include "results.h"
 #include "stream.h"
-#include "touches.h"
 
 /* What a call launches again: all NULL, or all of one call. */
 typedef struct {
@@ -18,6 +19,7 @@ typedef struct {
   PyObject *stream, *version;        /* its stream, and the version of the flags */
   PyObject *result;                  /* what a call returns */
   PyObject *own;                     /* the ids of the buffers of results that are copied for each call */
+  PyObject *moves;                   /* by what the exec is patched, see moved_call.h; None: it is not */
   hiprt_exec *exec;
   unsigned long long *addresses; /* one for each argument; 0 unless it is an array */
   int device;                    /* the one that the flags name, counted from 1 */
@@ -91,6 +93,7 @@ static void set(step *self, ready next) {
   Py_XDECREF(before.version);
   Py_XDECREF(before.result);
   Py_XDECREF(before.own);
+  Py_XDECREF(before.moves);
   PyMem_Free(before.addresses);
 }
 
@@ -159,24 +162,25 @@ static PyObject *shared(PyObject *value) {
   return value;
 }
 
-/* arm(kept, holder, exec, stream, args, names, device): until disarm() or a change of flags, a call with these
+/* arm(kept, holder, exec, stream, args, names, device, moves): until disarm() or a change of flags, a call with these
  * arguments, the last of them by these names, launches the exec, which the holder keeps alive, on the stream, if it is
  * the caller's where the step follows that; `device` is the one that the flags name. It returns kept.result, of which
- * arrays in the buffers of kept.own are copied. */
+ * arrays in the buffers of kept.own are copied. `moves` is not None where the arguments are arrays without names, and the
+ * exec may be given others. */
 static PyObject *arm(PyObject *object, PyObject *given) {
   step *self = (step *)object;
-  PyObject *kept, *holder, *stream, *args, *names, *version = version_of(self);
+  PyObject *kept, *holder, *stream, *args, *names, *moves, *version = version_of(self);
   unsigned long long exec;
   int device;
-  if (!PyArg_ParseTuple(given, "OOKO!O!O!i", &kept, &holder, &exec, hiprt_py_stream_type, &stream, &PyTuple_Type,
-                        &args, &PyTuple_Type, &names, &device))
+  if (!PyArg_ParseTuple(given, "OOKO!O!O!iO", &kept, &holder, &exec, hiprt_py_stream_type, &stream, &PyTuple_Type,
+                        &args, &PyTuple_Type, &names, &device, &moves))
     return 0;
   if (!version) return PyErr_Format(PyExc_TypeError, "arm: the step has no flags");
   PyObject *result = PyObject_GetAttrString(kept, "result"), *own = result ? PyObject_GetAttrString(kept, "own") : 0;
   unsigned long long *addresses = result && own ? addresses_of(args) : 0;
   if (addresses)
     set(self, (ready){shared(kept), shared(holder), shared(args), shared(names), shared(stream), shared(version),
-                      shared(result), shared(own), (hiprt_exec *)(uintptr_t)exec, addresses, device + 1});
+                      shared(result), shared(own), shared(moves), (hiprt_exec *)(uintptr_t)exec, addresses, device + 1});
   Py_XDECREF(result);
   Py_XDECREF(own);
   return addresses ? shared(Py_None) : 0;
@@ -218,16 +222,21 @@ static Py_ssize_t count_named(PyObject *kwargs) {
   return n && interned(&name, "key") && PyDict_GetItemWithError(kwargs, name) ? n - 1 : n;
 }
 
-/* Whether the step is armed for a call; out_bits receives what goes to each cell. */
-static int is_ready_for(const step *self, PyObject *args, PyObject *kwargs, uint64_t *out_bits) {
+/* Whether a call of this thread may launch what the step is armed for, if its arguments fit. */
+static int is_armed(const step *self) {
   const ready *last = &self->last;
   if (hiprt_py_current_trace || !last->kept || !self->keep || version_of(self) != last->version) return 0;
-  const Py_ssize_t n_placed = PyTuple_Size(args), n_named = PyTuple_Size(last->names), n = n_placed + n_named;
   const hiprt_stream *stream = core_of(last->stream);
-  if (hiprt_thread_recordings || stream->closed_by || stream->is_closed || n != PyTuple_Size(last->args)) return 0;
-  if (count_named(kwargs) != n_named) return 0;
+  if (hiprt_thread_recordings || stream->closed_by || stream->is_closed) return 0;
   const int follows = !self->given || self->given == Py_None;
-  if (follows ? !hiprt_py_is_current((hiprt_py_stream *)last->stream, last->device) : last->stream != self->given) return 0;
+  return follows ? hiprt_py_is_current((hiprt_py_stream *)last->stream, last->device) : last->stream == self->given;
+}
+
+/* Whether the step, which is armed, is so for a call with these arguments; out_bits receives what goes to each cell. */
+static int is_ready_for(const step *self, PyObject *args, PyObject *kwargs, uint64_t *out_bits) {
+  const ready *last = &self->last;
+  const Py_ssize_t n_placed = PyTuple_Size(args), n_named = PyTuple_Size(last->names), n = n_placed + n_named;
+  if (n != PyTuple_Size(last->args) || count_named(kwargs) != n_named) return 0;
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *value = i < n_placed ? PyTuple_GetItem(args, i)
                                    : PyDict_GetItemWithError(kwargs, PyTuple_GetItem(last->names, i - n_placed));
@@ -252,19 +261,32 @@ static int write_cells(const step *self, const uint64_t *bits) {
   return 0;
 }
 
-/* Launch what the step is armed for, which is a call with these arguments, and return what the call returns. The caller has
- * taken the mutex. */
-static PyObject *launch(step *self, PyObject *args, PyObject *kwargs) {
+/* Note that the step is armed for the arrays of a moved call, unless another thread has disarmed it. */
+static void carry(step *self, PyObject *args, hiprt_py_moved *moved) {
+  hiprt_py_carry(moved);
+  if (self->last.moves != moved->moves) return;
+  moved->gone[2] = self->last.args;
+  self->last.args = shared(args);
+  memcpy(self->last.addresses, PyBytes_AsString(moved->addresses), (size_t)PyBytes_Size(moved->addresses));
+}
+
+/* Launch what the step is armed for, which is a call with these arguments, and return what the call returns; `moved`, unless
+ * NULL, says where its arrays lie. The caller has taken the mutex. */
+static PyObject *launch(step *self, PyObject *args, PyObject *kwargs, hiprt_py_moved *moved) {
   static PyObject *fail, *results;
   /* Another thread may disarm the step during the launch. */
   PyObject *kept = shared(self->last.kept), *holder = shared(self->last.holder), *stream = shared(self->last.stream);
   PyObject *result = shared(self->last.result), *own = shared(self->last.own);
   hiprt_exec *exec = self->last.exec;
-  int status, ran;
+  int status = 0, ran = 0, is_moved;
   self->launcher = hiprt_this_thread();
   Py_BEGIN_ALLOW_THREADS;
-  status = hiprt_exec_launch(exec, core_of(stream), 0, &ran);
+  if (moved) status = hiprt_py_move(moved, exec);
+  is_moved = moved && !status;
+  /* The next move waits for this launch, and not for what else is on the stream by then. */
+  if (!status) status = hiprt_exec_launch(exec, core_of(stream), is_moved, &ran);
   Py_END_ALLOW_THREADS;
+  if (is_moved) carry(self, args, moved);
   /* The next launch overwrites what is copied, so it comes after the copy. */
   if (!status) {
     PyObject *copied = hiprt_py_copied(result, own, stream);
@@ -278,6 +300,7 @@ static PyObject *launch(step *self, PyObject *args, PyObject *kwargs) {
   Py_DECREF(own);
   self->launcher = 0;
   pthread_mutex_unlock(&self->is_launching);
+  if (is_moved) hiprt_py_count_moved(moved);
   if (status) {
     PyObject *number = interned(&fail, "fail") ? PyLong_FromLong(status) : 0;
     Py_XDECREF(result);
@@ -285,7 +308,7 @@ static PyObject *launch(step *self, PyObject *args, PyObject *kwargs) {
                                                  kwargs ? kwargs : Py_None, 0)
                     : 0;
     Py_XDECREF(number);
-  } else if (result && self->replays) {
+  } else if (result && self->replays && !moved) {
     ++*self->replays;
   }
   Py_DECREF(kept);
@@ -294,14 +317,35 @@ static PyObject *launch(step *self, PyObject *args, PyObject *kwargs) {
   return result;
 }
 
+/* Patch what the step is armed for, and launch it; NULL without an exception where only Python can. */
+static PyObject *move(step *self, PyObject *args, PyObject *kwargs) {
+  hiprt_py_moved moved;
+  PyObject *result = 0;
+  /* Replays take the mutex only, Python the ladder's lock, and then it disarms. Other code may have run meanwhile. */
+  if (hiprt_py_begin_moved(&moved, self->last.moves, args) && is_armed(self) && self->last.moves == moved.moves &&
+      !pthread_mutex_trylock(&self->is_launching)) {
+    if (hiprt_py_may_move(&moved, self->last.exec))
+      result = launch(self, args, kwargs, &moved);
+    else
+      pthread_mutex_unlock(&self->is_launching);
+  }
+  hiprt_py_end_moved(&moved);
+  return result;
+}
+
 static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
   static PyObject *name;
   step *self = (step *)object;
   uint64_t bits[MOST_CELLS];
-  if (is_ready_for(self, args, kwargs, bits) && !pthread_mutex_trylock(&self->is_launching)) {
-    if (!write_cells(self, bits)) return launch(self, args, kwargs);
+  const int is_last = is_armed(self) && is_ready_for(self, args, kwargs, bits);
+  if (is_last && !pthread_mutex_trylock(&self->is_launching)) {
+    if (!write_cells(self, bits)) return launch(self, args, kwargs, 0);
     /* Nothing was launched: Python writes the cells again, and says what is wrong. */
     pthread_mutex_unlock(&self->is_launching);
+  }
+  if (!is_last && is_armed(self) && self->last.moves != Py_None && !count_named(kwargs)) {
+    PyObject *result = move(self, args, kwargs);
+    if (result || PyErr_Occurred()) return result;
   }
   PyObject *method = interned(&name, "call") ? PyObject_GetAttr(object, name) : 0;
   PyObject *result = method ? PyObject_Call(method, args, kwargs) : 0;
@@ -323,6 +367,7 @@ static int traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->last.version);
   Py_VISIT(self->last.result);
   Py_VISIT(self->last.own);
+  Py_VISIT(self->last.moves);
   return 0;
 }
 
@@ -361,55 +406,9 @@ static PyTypeObject *make_type(void) {
   return (PyTypeObject *)PyType_FromSpec(&spec);
 }
 
-/* placed(arrays, args): the addresses of arguments that are arrays of the forms that these have, as the bytes of 64-bit words;
- * None if they are not. */
-static PyObject *placed(PyObject *module, PyObject *given) {
-  PyObject *arrays, *args;
-  if (!PyArg_ParseTuple(given, "O!O!", &PyList_Type, &arrays, &PyTuple_Type, &args)) return 0;
-  const Py_ssize_t n = PyTuple_Size(args), size = sizeof(uint64_t);
-  if (PyList_Size(arrays) != n) Py_RETURN_NONE;
-  PyObject *addresses = PyBytes_FromStringAndSize(0, n * size);
-  for (Py_ssize_t i = 0; addresses && i < n; i++) {
-    PyObject *its = PyTuple_GetItem(args, i), *mine = PyList_GetItem(arrays, i), *form = 0, *wanted = 0;
-    const int is_array = PyObject_TypeCheck(its, hiprt_py_array_type);
-    if (is_array && (form = hiprt_py_form((hiprt_py_array *)its))) wanted = hiprt_py_form((hiprt_py_array *)mine);
-    const int is_alike = form && form == wanted;
-    Py_XDECREF(form);
-    Py_XDECREF(wanted);
-    if (!is_alike) {
-      Py_DECREF(addresses);
-      if (PyErr_Occurred()) return 0;
-      Py_RETURN_NONE;
-    }
-    const uint64_t address = ((hiprt_py_array *)its)->address;
-    memcpy(PyBytes_AsString(addresses) + i * size, &address, sizeof address);
-  }
-  return addresses;
-}
-
-/* retouch(exec, arrays): note whose memory an exec uses through its arguments now; False if that was not set apart. */
-static PyObject *retouch(PyObject *module, PyObject *args) {
-  unsigned long long exec;
-  PyObject *arrays;
-  if (!PyArg_ParseTuple(args, "KO!", &exec, &PyList_Type, &arrays)) return 0;
-  hiprt_recorder *recorder = hiprt_exec_recorder((hiprt_exec *)(uintptr_t)exec);
-  const Py_ssize_t count = PyList_Size(arrays);
-  if (hiprt_recorder_apart(recorder) != (size_t)count) Py_RETURN_FALSE;
-  for (Py_ssize_t i = 0; i < count; i++) {
-    PyObject *array = PyList_GetItem(arrays, i);
-    if (!PyObject_TypeCheck(array, hiprt_py_array_type)) return PyErr_Format(PyExc_TypeError, "%R is no array", array);
-    hiprt_uses *uses = hiprt_py_uses((hiprt_py_buffer *)((hiprt_py_array *)array)->buffer);
-    if (!uses) return 0;
-    hiprt_recorder_retouch(recorder, (uint32_t)i, uses);
-  }
-  Py_RETURN_TRUE;
-}
-
 PyMODINIT_FUNC PyInit_armed(void) {
-  static PyMethodDef functions[] = {
-      {"retouch", retouch, METH_VARARGS, 0}, {"placed", placed, METH_VARARGS, 0}, {0}};
   static struct PyModuleDef definition = {
-      PyModuleDef_HEAD_INIT, "hiprt.graphs.native.armed", "Steps that do their last call again.", -1, functions, 0, 0, 0, 0,
+      PyModuleDef_HEAD_INIT, "hiprt.graphs.native.armed", "Steps that do their last call again.", -1, 0, 0, 0, 0, 0,
   };
   PyObject *module = PyModule_Create(&definition);
   PyTypeObject *type = module ? make_type() : 0;

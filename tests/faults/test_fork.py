@@ -55,6 +55,12 @@ class Used:
         self.step = graphs.Step(lambda: accumulate(scale(self.x, 2.0), self.total))
         for _ in range(3):
             self.step()
+        self.moving, self.others = (
+            graphs.Step(lambda a: scale(a, 2.0), moves=True),
+            [hiprt.zeros(100) for _ in range(2)],
+        )
+        for i in range(5):
+            self.moving(self.others[i % 2])
         self.event.record(self.stream)
         self.host = self.total.numpy()
 
@@ -84,6 +90,7 @@ def uses(used):
         "array": lambda: hiprt.array(np.ones(5000, np.float32)),
         "kernel": lambda: scale(used.x, 3.0),
         "replay": used.step,
+        "move": lambda: used.moving(used.others[1]),
         "step": lambda: graphs.Step(lambda: scale(used.x, 3.0))(),
         "stream": hiprt.Stream,
         "event": hiprt.Event,

@@ -26,8 +26,8 @@ class Work:
     mode : str
         ``armed`` launches again what is kept, ``replayed`` and ``patched`` find the exec of a recording, ``updated``
         changes all nodes, ``split`` reads on the host between its two halves, ``moved`` gets the state at another
-        address each time, ``copied`` returns arrays of its own, ``foreign`` is ``replayed`` on a stream of somebody
-        else, ``eager`` uses no graph.
+        address each time, ``moved again`` at one where it has lain before, ``copied`` returns arrays of its own,
+        ``foreign`` is ``replayed`` on a stream of somebody else, ``eager`` uses no graph.
     """
 
     def __init__(self, mode):
@@ -39,13 +39,13 @@ class Work:
             self.half = hiprt.full(N, 0.5)
         self.calls = 0
         self.collects = False
-        keep = mode in ("armed", "split", "moved", "copied")
-        self.step = graphs.Step(self.function, name=mode, stream=self.stream, keep=keep, moves=mode == "moved")
+        keep = mode in ("armed", "split", "moved", "moved again", "copied")
+        self.step = graphs.Step(self.function, name=mode, stream=self.stream, keep=keep, moves=mode.startswith("moved"))
 
     @property
     def state(self):
         """The array that the next call adds to."""
-        return self.states[self.calls % 2 if self.mode in ("patched", "updated", "moved") else 0]
+        return self.states[self.calls % 2 if self.mode in ("patched", "updated", "moved", "moved again") else 0]
 
     def function(self, state):
         """What the step does."""
@@ -63,6 +63,9 @@ class Work:
 
     def check(self, calls, first, burst, status):
         """Say what is wrong after a call in which others failed; empty if nothing is."""
+        for _ in range(4 if self.mode == "moved again" else 0):
+            self.calls += 1
+            self.run()
         self.calls += 1
         state = self.state
         state.set(np.zeros(N, np.float32), self.stream)
@@ -123,6 +126,8 @@ def sweep(calls, mode, flags, ways):
         ("updated", {"graph_rungs": ["update", "instantiate", "eager"]}),
         ("split", {}),
         ("moved", {}),
+        ("moved again", {}),
+        ("moved again", {"graph_canary": True}),
         ("copied", {}),
         ("foreign", {}),
         ("eager", {"graph_rungs": ["eager"]}),

@@ -147,14 +147,19 @@ def test_g2_moved_in_flight():
     assert child(moved_in_flight, True, quirks="update_inflight_visible") == [[4, 4], 2]
 
 
-def armed_in_flight(removed):
-    """What the C core launched again by itself, and is in flight when a call with another array patches the exec."""
+def armed_in_flight(removed, is_known):
+    """What the C core launched again by itself, and is in flight when a call with another array patches the exec.
+
+    The C core patches it, where it knows how.
+    """
     if removed:
         disable("fence")
     with hiprt.Stream() as stream, hiprt.use_stream(stream):
         arrays, sums = [hiprt.array(np.full(N, i, np.float32)) for i in (1, 10)], hiprt.zeros(N)
         step = graphs.Step(lambda a: accumulate(a, sums), moves=True)
-        step(arrays[0])
+        for i in (0, 1, 0) if is_known else (0,):
+            step(arrays[i])
+        sums.fill_bytes(0)
         stream.synchronize()
         gate = Gate()
         gate.hold(stream.hip_stream)
@@ -169,9 +174,11 @@ def armed_in_flight(removed):
         return float(sums.numpy()[0]), step.rungs["replay"], step.rungs["patch"]
 
 
-def test_g2_armed_in_flight():
-    assert child(armed_in_flight, False, quirks="update_inflight_visible") == [12, 1, 1]
-    assert child(armed_in_flight, True, quirks="update_inflight_visible") == [21, 1, 1]
+@pytest.mark.parametrize("is_known", [False, True])
+def test_g2_armed_in_flight(is_known):
+    patches = 3 if is_known else 1
+    assert child(armed_in_flight, False, is_known, quirks="update_inflight_visible") == [11, 1, patches]
+    assert child(armed_in_flight, True, is_known, quirks="update_inflight_visible") == [20, 1, patches]
 
 
 def destroyed_in_flight(removed):
