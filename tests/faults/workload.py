@@ -61,7 +61,7 @@ def kept():
         out += [copies(x, y) for _ in range(2)]
         moves = graphs.Step(kernels.add, moves=True)
         turns = [hiprt.full(N, float(i), np.float32) for i in range(3)]
-        out += [moves(turns[i], y) for i in (0, 1, 2, 0)]
+        out += [moves(turns[i], y) for i in (0, 1, 2, 0, 1, 2)]
 
         def reads():
             axpy(x, y, 0.25, N, threads=N)

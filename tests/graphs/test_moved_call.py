@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers.gate import Gate
 from helpers.hip_calls import raw
 from helpers.kernels import accumulate, launch, scale
 from quirks.test_guards import CoreExec
@@ -202,6 +203,24 @@ def test_threads_get_the_results_of_their_own_arrays(stream, pool):
     assert wrong == []
     assert step.rungs["instantiate"] == 1
     assert step.rungs["eager"] == 0
+
+
+def test_a_moved_call_waits_for_what_other_streams_do_with_its_arrays(stream):
+    """G13: with those that it is given, and not with those that the exec had."""
+    arrays = [hiprt.full(N, float(i), np.float32) for i in range(2)]
+    step = graphs.Step(lambda a: scale(a, 2.0), stream=stream, moves=True)
+    for i in (0, 1, 0, 1, 0):
+        step(arrays[i])
+    stream.synchronize()
+    with hiprt.Stream() as other:
+        gate = Gate(other)
+        gate.shut()
+        with hiprt.use_stream(other):
+            accumulate(hiprt.full(N, 10.0, np.float32), arrays[1])
+        result = step(arrays[1])
+        gate.open()
+        np.testing.assert_array_equal(result.numpy(stream), np.full(N, 22, np.float32))
+        gate.close()
 
 
 class Watched(graphs.Step):
