@@ -105,7 +105,8 @@ for (uint h = 0; h < HELD; h++) {
 T windows[EARLY][TAPS], factors[EARLY][TAPS];
 #pragma unroll
 for (uint e = 0; e < EARLY; e++) {
-  const uint channel = own.at(min(e * STEP + index, CHANNELS - 1));
+  if (e * STEP + index >= CHANNELS) continue;
+  const uint channel = own.at(e * STEP + index);
   for (uint j = 0; j + 1 < TAPS; j++) windows[e][j] = load_value<T>(kept + j * channels + channel);
   for (uint j = 0; j < TAPS; j++) factors[e][j] = load_value<T>(weight + channel * TAPS + j);
 }
@@ -136,9 +137,13 @@ for (uint base = 0; base < ROUNDS; base += EARLY) {
     T window[TAPS];
     float sum = 0.0f;
     for (uint j = 0; j < TAPS; j++) {
-      const device T* elsewhere = j + 1 < TAPS ? kept + j * channels + channel : from + channel;
-      window[j] = base == 0 ? windows[e][j] : *elsewhere;
-      sum = mad(float(base == 0 ? factors[e][j] : weight[channel * TAPS + j]), float(window[j]), sum);
+      window[j] = windows[e][j];
+      T factor = factors[e][j];
+      if (base > 0) {
+        window[j] = j + 1 < TAPS ? T(kept[j * channels + channel]) : T(from[channel]);
+        factor = weight[channel * TAPS + j];
+      }
+      sum = mad(float(factor), float(window[j]), sum);
     }
     flat[c] = sum * sigmoid_of(sum);
     if (SHARERS > 1 && c < 2 * KEY) continue;
@@ -156,8 +161,12 @@ for (uint s = 0; NORMED && s < SHARE; s++) {
 threadgroup float answers[ROWS];
 threadgroup float parts[PASSES * PASS / 4];  // squares of four rows' answers
 threadgroup_barrier(mem_flags::mem_threadgroup);
-// What was computed with has been read, and the last threadgroup writes what each of them has: there is nothing else to be
-// ordered, and no fence. The count is on its way while the state is worked on.
+// GPUs issue in order, so that what was computed with has been read; and the last threadgroup writes what each of them has.
+// They need no fence, which would cost this thread the way to memory and back: the count is on its way while the state is
+// worked on.
+#if HIPRT_TARGET_CPU
+if (SHARERS > 1 && index == 0) device_fence();
+#endif
 device atomic_uint* const counter = (device atomic_uint*)(arrived + batch * key_heads + key_head);
 uint before = 0;
 if (SHARERS > 1 && index == 0) before = atomic_fetch_add_explicit(counter, 1u, memory_order_relaxed);
@@ -221,6 +230,9 @@ for (uint base = 0; base < PASSES; base += HELD) {
 if (SHARERS > 1 && index == 0) is_last = before == SHARERS - 1;
 if (NORMED || SHARERS > 1) threadgroup_barrier(mem_flags::mem_threadgroup);
 if (SHARERS > 1 && is_last != 0) {
+#if HIPRT_TARGET_CPU
+  device_fence();
+#endif
 #pragma unroll
   for (uint e = 0; e < SHARED; e++) {
     const uint c = e * STEP + index;
