@@ -9,6 +9,7 @@ import pytest
 import hiprt
 from hiprt import kernels
 from hiprt.graphs import Step
+from hiprt.graphs.record.recording import Recording
 from hiprt.kernels.ops.arrivals import COUNTERS, arrivals
 from hiprt.kernels.ops.recurrent.gated_delta import plan_of as gated_delta_plan
 from hiprt.kernels.ops.recurrent.gated_delta_chunks import GatedDeltaChunks
@@ -310,6 +311,19 @@ def test_layer_step_in_a_graph_is_the_same(branch, ratio, normal):
         for got in (state, more[1]):
             np.testing.assert_array_equal(got.numpy(), eager[5].numpy())
     assert not arrivals(hiprt.current_stream()).numpy().any()
+
+
+@pytest.mark.parametrize("is_normed", [True, False])
+def test_only_the_first_layer_step_of_a_graph_starts_early(branch, is_normed, normal):
+    """It reads all but the input before that is there; the second one's states are what the first one writes."""
+    hosts, sizes = layer(normal, 1, 1, 2, 32, 16, np.float32)
+    device, norm = [hiprt.array(v) for v in hosts], hiprt.array(normal(16, np.float32, 7)) if is_normed else None
+    recording = Recording(edges="data")
+    with recording.record(hiprt.current_stream()):
+        for _ in range(2):
+            proj = kernels.add(device[0], 1.0)
+            kernels.gdn_step(proj, *device[1:], **sizes, norm=norm)
+    assert [bool(recording.raw(i).may_overlap) for i in (1, 3)] == [True, False]
 
 
 def test_more_heads_than_counters_are_taken_by_key():
