@@ -197,7 +197,7 @@ for (uint base = 0; base < PASSES; base += HELD) {
     for (uint j = 0; j < PACKS; j++) {
       const uint at = j * 8 + part;
       if (at >= KEY / 4) continue;
-      if (base > 0) cells[h][j] = mine[at];
+      if (base > 0 && is_row) cells[h][j] = mine[at];
       for (int i = 0; i < 4; i++) {
         cells[h][j].values[i] *= decay;
         known = mad(cells[h][j].values[i], keys[at].values[i], known);
