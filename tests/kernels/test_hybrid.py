@@ -274,7 +274,9 @@ def test_layer_step_has_the_same_bits_however_it_is_shared_out(dtype, shape, mon
         here = target_of(stream)
         for features in (here.features, here.features - {"arrivals"}):
             for simdgroups in (4, 8, 16):
-                some = replace(here, features=features, table=replace(here.table, gdn_simdgroups=simdgroups))
+                some = replace(
+                    here, features=features, compute_units=1024, table=replace(here.table, gdn_simdgroups=simdgroups)
+                )
                 monkeypatch.setitem(target.targets, stream.device.index, some)
                 _, weight, conv, a_log, dt_bias, state = map(hiprt.array, hosts)
                 given = weight, conv, a_log, dt_bias, state
@@ -287,8 +289,11 @@ def test_layer_step_has_the_same_bits_however_it_is_shared_out(dtype, shape, mon
 
 
 @pytest.mark.parametrize("ratio", [1, 2, 4])
-def test_layer_step_in_a_graph_is_the_same(branch, ratio, normal):
+def test_layer_step_in_a_graph_is_the_same(branch, ratio, normal, monkeypatch):
     """Two layers' steps in a graph, whose threadgroups count themselves at the same places."""
+    stream = hiprt.current_stream()
+    many = replace(target_of(stream), compute_units=1024)
+    monkeypatch.setitem(target.targets, stream.device.index, many)
     hosts, sizes = layer(normal, 2, 4, 4 * ratio, 32, 16, np.float32)
     (device, eager), norm = ([hiprt.array(v) for v in hosts] for _ in range(2)), hiprt.array(normal(16, np.float32, 7))
     more = [hiprt.array(hosts[i]) for i in (2, 5)]
@@ -326,17 +331,26 @@ def test_only_the_first_layer_step_of_a_graph_starts_early(branch, is_normed, no
     assert [bool(recording.raw(i).may_overlap) for i in (1, 3)] == [True, False]
 
 
-def test_more_heads_than_counters_are_taken_by_key():
-    """Each head of keys of each sequence has a counter of its own."""
+@pytest.mark.parametrize(
+    ("batch", "units", "is_counted"),
+    [
+        (COUNTERS, 2 * COUNTERS, True),
+        (COUNTERS + 1, 4 * COUNTERS, False),
+        (1, 1, True),
+        (66, 132, True),
+        (67, 132, False),
+    ],
+)
+def test_more_heads_than_counters_or_processors_are_taken_by_key(batch, units, is_counted):
+    """Each head of keys of each sequence has a counter of its own; several sequences have a processor for each head."""
     sizes = 1, 2, 8, 8, 1e-6, 1e-6
     with force_generic():
-        here = target_of(hiprt.current_stream())
-        for batch, is_counted in [(COUNTERS, True), (COUNTERS + 1, False)]:
-            shapes = (batch, 52), (32, 4), (batch, 3, 32), (2,), (2,), (batch, 2, 8, 8)
-            forms = [hiprt.empty(shape, np.float32).form for shape in shapes]
-            plan = gdn_step_plan(*forms, None, *sizes, here)
-            assert plan.is_counted == is_counted
-            assert plan.plan.launch.grid == (2 if is_counted else 1, batch, 1)
+        here = replace(target_of(hiprt.current_stream()), compute_units=units)
+        shapes = (batch, 52), (32, 4), (batch, 3, 32), (2,), (2,), (batch, 2, 8, 8)
+        forms = [hiprt.empty(shape, np.float32).form for shape in shapes]
+        plan = gdn_step_plan(*forms, None, *sizes, here)
+    assert plan.is_counted == is_counted
+    assert plan.plan.launch.grid == (2 if is_counted else 1, batch, 1)
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 4, 128, 128), (3, 1, 3, 40, 24), (2, 2, 2, 256, 64), (8, 1, 1, 7, 9)])

@@ -190,8 +190,10 @@ def plan_of(
     buffer(op, "a_log", a_log, FLOAT32, (value_heads,))
     buffer(op, "state", state, FLOAT32, (batch, value_heads, value_width, key_width))
     aligned(op, "state", state)
-    # One head of values a threadgroup, so that more of the processors read the state.
-    can_count = not target.takes_loops and "arrivals" in target.features and batch * key_heads <= COUNTERS
+    # One head of values a threadgroup, so that more of the processors read the state; not of so many sequences that a
+    # processor would take several in turn.
+    is_once = batch == 1 or batch * value_heads <= target.compute_units
+    can_count = not target.takes_loops and "arrivals" in target.features and is_once and batch * key_heads <= COUNTERS
     is_counted = can_count and ratio > 1
     heads = 1 if is_counted else ratio
     simdgroups = max(target.table.gdn_simdgroups, -(-heads // 32))  # a lane finds the gates of a head
