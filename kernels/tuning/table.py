@@ -103,6 +103,8 @@ class Table:
         The best ring for a matrix of 4 bits in groups of 64, by rows and width, where one was measured.
     plain_rings : mapping of (int, int) to Ring
         The same for vectors that are not normed first, where another one is the best.
+    expert_rings : mapping of (int, int) to Ring
+        The same for the experts of one token, whose rows lie behind or beside each other.
     vector_rings : mapping of (int, int, int) to VectorRing
         The best for several vectors, by rows, width and vectors.
     stages : mapping of (int, int) to Stages
@@ -147,6 +149,7 @@ class Table:
     loop_elements: int = 16384
     rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)
     plain_rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)
+    expert_rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)
     vector_rings: Mapping[tuple[int, int, int], VectorRing] = field(default_factory=dict)
     stages: Mapping[tuple[int, int], Stages] = field(default_factory=dict)
     ring_cost: RingCost = field(default_factory=RingCost)

@@ -15,7 +15,7 @@ from hiprt.kernels.ops.quantized.reference import weights as values_of
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.dots import Dots
-from hiprt.kernels.tuning.rings import Ring
+from hiprt.kernels.tuning.rings import Ring, ring_of
 from hiprt.kernels.tuning.target import force_generic, make_target
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.objects import Planned
@@ -182,6 +182,19 @@ def test_as_many_tokens_as_the_table_has_go_by_rings(most):
         assert tokens == most
         assert alone / 2 < groups * tokens <= alone
         assert plan(on, HALF, *sizes, 64, 4, most + 1) is None
+
+
+def test_a_token_alone_has_rings_of_its_own():
+    """They divide rows as those of several tokens do, and so give the same bits."""
+    on = target("sm_90")
+    for (rows, width), ring in on.table.expert_rings.items():
+        product = Product(rows, width, 1, 64, 4, False)
+        several = ring_of(product, on)
+        assert several is not None
+        assert several.split == ring.split
+        for tokens, taken in ((1, ring), (2, several)):
+            found = experts_module.ring_configuration_of(on, HALF, product, tokens)
+            assert found.template["EARLY"] == taken.early
 
 
 @pytest.mark.singles

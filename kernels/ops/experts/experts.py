@@ -132,6 +132,8 @@ def ring_configuration_of(target: Target, dtype: np.dtype[Any], product: Product
     is_whole = product.bits in BITS and product.width * product.bits % 1024 == 0
     takes = dtype.itemsize == 2 and is_whole and 1 <= tokens <= target.table.expert_tokens
     ring = ring_of(product, target) if takes else None
+    if ring and tokens == 1 and product.bits == 4 and product.group == 64:
+        ring = target.table.expert_rings.get((product.rows, product.width), ring)
     return ring and ring_configuration(product, ring, target, tokens)
 
 
