@@ -12,10 +12,12 @@ from helpers.plans import check_plan
 import hiprt
 from hiprt import kernels, objects
 from hiprt.allocator import Arena, default_pool
-from hiprt.bench.engine.models import PRESETS, Transformer, preset, read
+from hiprt.bench.engine.models import PRESETS, Transformer, moe, preset, read
 from hiprt.bench.engine.models.presets import MINIS, settings_of
 from hiprt.graphs.record.recording import Recording
+from hiprt.kernels.ops.experts import projected, routed
 from hiprt.kernels.tuning import target as targets
+from hiprt.kernels.tuning.rings import Ring
 from hiprt.kernels.tuning.target import force_generic, make_target
 from hiprt.provider import ROCM
 
@@ -137,6 +139,25 @@ def test_presets_have_any_dtype_and_format(name, dtype, form, stream):
     fused, plain = (each.decode(tokens, position, each.state(1, 32)) for each in models)
     a, b = (logits.numpy().astype(np.float64) for logits in (fused, plain))
     assert np.linalg.norm(a - b) < 2e-2 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("name", ["qwen3-moe-mini", "qwen3.5-mini"])
+def test_a_product_in_front_of_a_mixture_leaves_its_logits(name, stream, monkeypatch, as_on_gpus):
+    """The mixer's last product and the router are one kernel where there is one; the logits are nearly the same."""
+    others = {"shared_expert_intermediate_size": 64, "linear_value_head_dim": 64} if name == "qwen3.5-mini" else {}
+    monkeypatch.setitem(PRESETS, name, {**MINIS[name], "hidden_size": 512, "moe_intermediate_size": 64, **others})
+    tokens, position = hiprt.array(np.array([5], np.int32)), hiprt.zeros(1, np.int32)
+    plain = preset(name)
+    expected = plain.decode(tokens, position, plain.state(1, 32)).numpy().astype(np.float64)
+    monkeypatch.setattr(moe, "reads_columns", lambda target: True)
+    monkeypatch.setattr(projected, "ring_of", lambda product, target, is_normed: Ring(2, 1, 1, 1, 0, 16))
+    ring = Ring(2, 2, 1, 1, 0, 7)
+    monkeypatch.setattr(routed, "routed_ring_of", lambda product, target, has_logits: (ring, 0))
+    made = len(projected.PROJECTED.functions)
+    model = preset(name)
+    got = model.decode(tokens, position, model.state(1, 32)).numpy().astype(np.float64)
+    assert len(projected.PROJECTED.functions) > made
+    assert np.linalg.norm(got - expected) < 2e-2 * np.linalg.norm(expected)
 
 
 def test_unknown_presets_are_refused():

@@ -173,3 +173,15 @@ def test_a_product_leaves_logits(close, monkeypatch, dtype, shared, out, ring):
     assert got[1].numpy().tobytes() == inner.numpy().tobytes()
     for other in results:
         assert [part.numpy().tobytes() for part in other] == [part.numpy().tobytes() for part in got]
+
+
+@pytest.mark.parametrize(("width", "bits", "is_taken"), [(512, 4, True), (192, 4, False), (512, 6, False)])
+def test_products_that_are_not_whole_go_by_other_kernels(monkeypatch, width, bits, is_taken):
+    """A row of the product in front has whole steps of codes of 4 or 8 bits."""
+    monkeypatch.setattr(projected, "ring_of", lambda whole, target, is_normed: Ring(2, 1, 1, 1, 0, 16))
+    shapes = (1, width), (WIDTH, width * bits // 32), (WIDTH, width // 64), (WIDTH, width // 64), (1, WIDTH)
+    router = (WIDTH // 8, EXPERTS, 2), (WIDTH // 64, EXPERTS), (WIDTH // 64, EXPERTS)
+    words = {1, 5}
+    forms = [hiprt.empty(shape, np.uint32 if i in words else HALF).form for i, shape in enumerate((*shapes, *router))]
+    found = projected.projected_of(*forms, 64, bits, 64, make_target("sm_90", 132, 32, NVIDIA))
+    assert (found is not None) == is_taken

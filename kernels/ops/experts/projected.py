@@ -10,6 +10,7 @@ from hiprt.kernels.lang.operands import UINT32
 from hiprt.kernels.ops.arrivals import arrivals
 from hiprt.kernels.ops.elementwise.copies import contiguous
 from hiprt.kernels.ops.experts.routed import routed_gate_up, routed_of
+from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
 from hiprt.kernels.ops.quantized.product import product
 from hiprt.kernels.ops.quantized.qmv_kernels import OPERANDS
@@ -214,8 +215,9 @@ def projected_of(
         each.dtype == dtype and each.shape == shape and each.is_contiguous and each.is_aligned
         for each, dtype, shape in wanted
     )
+    is_whole = bits in BITS and group_size in GROUP_SIZES and width * bits % 1024 == 0 and y.dtype.itemsize == 2
     whole = Product(rows, width, 1, group_size, bits, False)
-    ring = ring_of(whole, target, is_normed=False) if fits and tokens == 1 else None
+    ring = ring_of(whole, target, is_normed=False) if fits and is_whole and tokens == 1 else None
     if ring is None:
         return None
     configuration = ring_configuration(whole, ring, target)
