@@ -175,6 +175,22 @@ def test_a_product_leaves_logits(close, monkeypatch, dtype, shared, out, ring):
         assert [part.numpy().tobytes() for part in other] == [part.numpy().tobytes() for part in got]
 
 
+def test_an_interrupt_between_the_two_kernels_leaves_zeros(monkeypatch):
+    """The logits of the first one are not added to those of the next token."""
+
+    def interrupt(*given):
+        raise KeyboardInterrupt
+
+    both_rings(monkeypatch, Ring(2, 1, 1, 1, 0, 64), Ring(2, 2, 1, 1, 0, 7))
+    monkeypatch.setattr(routed.Routed, "run", interrupt)
+    (x, *given), options, _ = operands(HALF, False, seed=3)
+    first, _ = projection(HALF, x.numpy(), 4)
+    stream, matrices = hiprt.Stream(), (tuple(given[:3]), projected.columns_of(*given[:3]), tuple(given[3:]))
+    with force_generic(), hiprt.use_stream(stream), pytest.raises(KeyboardInterrupt):
+        projected.projected_gate_up(*first, *matrices, **options)
+    assert not arrivals(stream).numpy().any()
+
+
 @pytest.mark.parametrize(("width", "bits", "is_taken"), [(512, 4, True), (192, 4, False), (512, 6, False)])
 def test_products_that_are_not_whole_go_by_other_kernels(monkeypatch, width, bits, is_taken):
     """A row of the product in front has whole steps of codes of 4 or 8 bits."""

@@ -45,8 +45,6 @@ PROJECTED = ring_kernel(
     ahead=("weight", "scales", "biases", "router_codes", "router_scales", "router_biases", "router_norm"),
     headers=("experts/router.h",),
 )
-
-
 COLUMNS = 8  # of a tile of the product's results
 
 
@@ -138,8 +136,13 @@ def projected_gate_up(
         forms = out_group_size, out_bits, router_group_size
         first = projected_of(y, *out, residual, *columns, *forms, target)
         if first is not None:
-            x = first.run(stream, y, out, residual, columns, norm)
-            return x, *routed.run(stream, x, router, stack, norm)
+            try:
+                x = first.run(stream, y, out, residual, columns, norm)
+                return x, *routed.run(stream, x, router, stack, norm)
+            except BaseException:
+                # Nobody has taken the logits that the first kernel leaves.
+                arrivals(stream).fill_bytes(0, stream)
+                raise
     x = product(y, *out, group_size=out_group_size, bits=out_bits, residual=residual, stream=stream)
     inner, indices, weights = routed_gate_up(
         x,

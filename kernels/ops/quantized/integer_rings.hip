@@ -8,11 +8,13 @@
 // four rows each; so lanes of even g have the first chunk of row g / 2 and the second of row 4 + g / 2, those of odd g the
 // other chunks. Scales and biases come by bulk copies, a round ahead: there are many rows of few bytes.
 //
-// Of a stack of matrices, CHOSEN by the indices of a token, which is the second axis of the grid: their rows behind each other for one x (GATHERED), or their widths beside each
-// other, for as many stretches of x with a share each (SUMMED). An up lies `between` rows behind its gate.
+// Of a stack of matrices, CHOSEN by the indices of a token, which is the second axis of the grid: their rows behind each
+// other for one x (GATHERED), or their widths beside each other, for as many stretches of x with a share each (SUMMED). An
+// up lies `between` rows behind its gate.
 //
-// With ROUTED the first ROUTERS threadgroups compute the logits of a router, and each of the others chooses by them (experts/router.h) when x is prepared.
-// Without such threadgroups the kernel before has left them: that kernel is one with LEAVES_LOGITS, a plain matrix of WHOLE rows.
+// With ROUTED the first ROUTERS threadgroups compute the logits of a router, and each of the others chooses by them
+// (experts/router.h) when x is prepared. Without such threadgroups the kernel before has left them: that kernel is one with
+// LEAVES_LOGITS, a plain matrix of WHOLE rows.
 constexpr uint CHUNK = 512 / BITS;
 constexpr uint STEP = 2 * CHUNK;
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK;
