@@ -79,24 +79,9 @@ class Moe:
         is_one = output.is_fusable and output.ranks is None and self.down.ranks is None
         if not (fused and is_one) or self.columns is None:
             return self(output.project(mixed, residual=x, fused=fused), fused)
-        mixture, router, up = self.mixture, self.router, self.gate_up
+        matrices = output.codes, x, self.router.codes, self.columns, self.gate_up.codes
         x, inner, chosen, shares = projected_gate_up(
-            mixed,
-            output.codes,
-            x,
-            router.codes,
-            self.columns,
-            up.codes,
-            k=mixture.chosen,
-            norm=self.norm,
-            eps=self.config.rms_norm_eps,
-            normalize=mixture.is_normalized,
-            shared=mixture.shared > 0,
-            out_group_size=output.group_size,
-            out_bits=output.bits,
-            router_group_size=router.group_size,
-            router_bits=router.bits,
-            **up.form,
+            mixed, *matrices, **self.routes, out_group_size=output.group_size, out_bits=output.bits
         )
         return kernels.moe_down(inner, chosen, shares, *self.down.codes, **self.down.form, residual=x)
 
@@ -143,6 +128,20 @@ class Moe:
         is_member = self.mixture.shared in (0, self.mixture.inner)
         return is_member and self.gate_up.is_fusable and self.down.is_fusable
 
+    @property
+    def routes(self) -> dict[str, Any]:
+        """How a token's experts are chosen, and the formats of their matrices, as keywords of ops."""
+        return {
+            "k": self.mixture.chosen,
+            "norm": self.norm,
+            "eps": self.config.rms_norm_eps,
+            "normalize": self.mixture.is_normalized,
+            "shared": self.mixture.shared > 0,
+            "router_group_size": self.router.group_size,
+            "router_bits": self.router.bits,
+            **self.gate_up.form,
+        }
+
     def fused(self, x: Array) -> Array:
         """Take a few rows with four kernels, or with two."""
         down = self.down
@@ -156,19 +155,7 @@ class Moe:
         mixture, router, up = self.mixture, self.router, self.gate_up
         eps, norm, shared = self.config.rms_norm_eps, self.norm, mixture.shared > 0
         if router.is_fusable:
-            return routed_gate_up(
-                x,
-                *router.codes,
-                *up.codes,
-                k=mixture.chosen,
-                norm=norm,
-                eps=eps,
-                normalize=mixture.is_normalized,
-                shared=shared,
-                router_group_size=router.group_size,
-                router_bits=router.bits,
-                **up.form,
-            )
+            return routed_gate_up(x, *router.codes, *up.codes, **self.routes)
         routes = router.project(x, norm=norm, eps=eps)
         chosen, shares = kernels.moe_route(routes, mixture.chosen, normalize=mixture.is_normalized, shared=shared)
         return kernels.moe_gate_up(x, chosen, *up.codes, **up.form, norm=norm, eps=eps), chosen, shares

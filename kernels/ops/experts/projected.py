@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hiprt.array import Array, Form, make
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import UINT32
@@ -136,12 +134,15 @@ def projected_gate_up(
         forms = out_group_size, out_bits, router_group_size
         first = projected_of(y, *out, residual, *columns, *forms, target)
         if first is not None:
+            x, words = make(residual.shape, residual.dtype, stream), arrivals(stream)
+            given = dict(zip(("weight", "scales", "biases"), out))
+            given |= dict(zip(("router_codes", "router_scales", "router_biases"), columns))
             try:
-                x = first.run(stream, y, out, residual, columns, norm)
+                first(stream, x=y, **given, residual=residual, router_norm=norm, arrivals=words, out=x)
                 return x, *routed.run(stream, x, router, stack, norm)
             except BaseException:
                 # Nobody has taken the logits that the first kernel leaves.
-                arrivals(stream).fill_bytes(0, stream)
+                words.fill_bytes(0, stream)
                 raise
     x = product(y, *out, group_size=out_group_size, bits=out_bits, residual=residual, stream=stream)
     inner, indices, weights = routed_gate_up(
@@ -162,28 +163,6 @@ def projected_gate_up(
     return x, inner, indices, weights
 
 
-class Projected(NamedTuple):
-    """The launch of `PROJECTED`."""
-
-    launch: Launch
-
-    def run(
-        self,
-        stream: Stream,
-        y: Array,
-        matrix: tuple[Array, Array, Array],
-        residual: Array,
-        columns: tuple[Array, Array, Array],
-        norm: Array,
-    ) -> Array:
-        """Launch on a stream, and return the sum."""
-        x = make(residual.shape, residual.dtype, stream)
-        given = dict(zip(("weight", "scales", "biases"), matrix))
-        given |= dict(zip(("router_codes", "router_scales", "router_biases"), columns))
-        self.launch(stream, x=y, **given, residual=residual, router_norm=norm, arrivals=arrivals(stream), out=x)
-        return x
-
-
 @Planned
 def projected_of(
     y: Form,
@@ -198,7 +177,7 @@ def projected_of(
     bits: int,
     router_group_size: int,
     target: Target,
-) -> Projected | None:
+) -> Launch | None:
     """Return the launch; None where other kernels take the operands. `routed_of` has looked at the router."""
     if y.ndim != 2 or residual.ndim != 2 or w.ndim != 2:
         return None
@@ -236,4 +215,4 @@ def projected_of(
         "WHOLE": rows,
         "GROUPS": configuration.grid[0],
     }
-    return Projected(Launch(PROJECTED, configuration.grid, configuration.threads, template, columns=rows))
+    return Launch(PROJECTED, configuration.grid, configuration.threads, template, columns=rows)
