@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from weakref import WeakMethod
 
@@ -129,6 +130,7 @@ class Step(Armed, Generic[P, R]):
         self.recurring = Recurring()
         self.latest: Arguments | None = None  # of the call before
         self.names: dict[int, tuple[str, ...]] = {}
+        self.caller = 0  # the thread that has the step for itself
 
     if TYPE_CHECKING:
 
@@ -222,42 +224,54 @@ class Step(Armed, Generic[P, R]):
         if not flags.graph:
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args, **keywords)
+        if self.caller == get_ident() or self.launches_here():
+            # A finaliser calls while results are copied, which another launch of their graph would overwrite.
+            self.ladder.stats.count(Event(self.name, "eager", "called while its results are copied"))
+            return self.eager(*args, **keywords)
         # A thread has the step for itself until its results are copied (G12). While it records it takes no other lock
         # of a step, because steps within a step become nodes of it: no two threads wait for each other.
         with self.ladder.lock:
-            self.last = stream
-            self.disarm()
-            if self.cells is not None:
-                args, keywords = self.cells.place(args, keywords, stream)
-            if not self.keep:
-                return self.record((), args, keywords, stream, key)
-            target = None if self.kept.moving is None or keywords else self.kept.moving.placements.find(args)
-            kept = None if target is None else self.kept.moving
-            signature = signature_of(args, keywords, moves=self.moves) if kept is None else kept.signature
-            if "replay" not in flags.graph_rungs:
-                kept = None
-            elif kept is None:
-                kept = self.kept.get(signature)
-            before = None
-            if kept is not None and flags.graph_verify > 1:
-                before = kept.recorded if self.is_launched_for(kept, args, keywords) else None
-                self.kept.drop(signature)
-                kept = None
-            rung = self.relaunch(signature, kept, args, keywords, stream, target) if kept is not None else ""
-            if not rung:
-                self.kept.drop(signature)
-            if kept is not None and rung:
-                if rung not in ("replay", "patch"):
-                    return self.record(signature, args, keywords, stream, key, eager=rung)
-                result = cast(R, kept.results(stream))
-                # Calls of an armed step do not take this lock, and would overwrite what is not copied yet.
-                self.make_ready(signature, args, keywords, stream)
-                return result
-            result = self.record(signature, args, keywords, stream, key)
-            if before is not None:
-                extents = [array.extent for array in arrays_of(*args, *keywords.values())]
-                self.compare(before, Recorded(self.recordings, extents))
+            self.caller = get_ident()
+            try:
+                return self.alone(args, keywords, stream, key)
+            finally:
+                self.caller = 0
+
+    def alone(self, args: tuple[Any, ...], keywords: dict[str, Any], stream: Stream, key: Hashable) -> R:
+        """Do what `call` does for a thread that has the step for itself."""
+        self.last = stream
+        self.disarm()
+        if self.cells is not None:
+            args, keywords = self.cells.place(args, keywords, stream)
+        if not self.keep:
+            return self.record((), args, keywords, stream, key)
+        target = None if self.kept.moving is None or keywords else self.kept.moving.placements.find(args)
+        kept = None if target is None else self.kept.moving
+        signature = signature_of(args, keywords, moves=self.moves) if kept is None else kept.signature
+        if "replay" not in flags.graph_rungs:
+            kept = None
+        elif kept is None:
+            kept = self.kept.get(signature)
+        before = None
+        if kept is not None and flags.graph_verify > 1:
+            before = kept.recorded if self.is_launched_for(kept, args, keywords) else None
+            self.kept.drop(signature)
+            kept = None
+        rung = self.relaunch(signature, kept, args, keywords, stream, target) if kept is not None else ""
+        if not rung:
+            self.kept.drop(signature)
+        if kept is not None and rung:
+            if rung not in ("replay", "patch"):
+                return self.record(signature, args, keywords, stream, key, eager=rung)
+            result = cast(R, kept.results(stream))
+            # Calls of an armed step do not take this lock, and would overwrite what is not copied yet.
+            self.make_ready(signature, args, keywords, stream)
             return result
+        result = self.record(signature, args, keywords, stream, key)
+        if before is not None:
+            extents = [array.extent for array in arrays_of(*args, *keywords.values())]
+            self.compare(before, Recorded(self.recordings, extents))
+        return result
 
     def own_stream(self) -> Stream:
         """Return the stream that a call of this thread runs on."""

@@ -112,6 +112,11 @@ static PyObject *disarm(PyObject *object, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
+/* launches_here(): whether this thread is between a launch and the end of the copies of its results. */
+static PyObject *launches_here(PyObject *object, PyObject *unused) {
+  return PyBool_FromLong(((step *)object)->launcher == hiprt_this_thread());
+}
+
 static unsigned long long *addresses_of(PyObject *args) {
   Py_ssize_t n = PyTuple_Size(args);
   unsigned long long *addresses = PyMem_Calloc((size_t)n + 1, sizeof *addresses);
@@ -395,6 +400,7 @@ static PyTypeObject *make_type(void) {
                                   {"arm", arm, METH_VARARGS, 0},
                                   {"vary", vary, METH_O, 0},
                                   {"disarm", disarm, METH_NOARGS, 0},
+                                  {"launches_here", launches_here, METH_NOARGS, 0},
                                   {0}};
   static PyType_Slot slots[] = {
       {Py_tp_new, (void *)new_step}, {Py_tp_call, (void *)call},         {Py_tp_dealloc, (void *)dealloc},

@@ -413,3 +413,47 @@ def test_threads_may_launch_one_step(stream, x):
     assert step.rungs["instantiate"] == 1
     for mine, expected in zip(sums, (401, 400, 400, 400), strict=True):
         np.testing.assert_array_equal(mine.numpy(stream), np.full(N, expected, np.float32))
+
+
+@pytest.mark.parametrize("is_armed", [True, False])
+def test_a_finaliser_that_calls_while_results_are_copied_runs_eagerly(stream, is_armed):
+    """Another launch of the graph would overwrite what is not copied yet."""
+    count = 48
+
+    def several(by):
+        y = kernels.multiply(hiprt.array(np.ones(N, np.float32)), by)
+        return [kernels.add(y, float(i)) for i in range(count)]
+
+    step, found = graphs.Step(several, stream=stream, varying={"by": np.float32}), []
+    expected = [[by + i for i in range(count)] for by in (2.0, 100.0)]
+
+    class Late:
+        def __del__(self):
+            if not found:
+                found.append([each.numpy()[0] for each in step(100.0)])
+
+    for _ in range(3):
+        step(1.0)
+    before, calls = gc.get_threshold(), 0
+    try:
+        for after in range(4, 40, 3):  # objects, behind which the collector runs
+            found.clear()
+            gc.collect()
+            gc.disable()
+            late = Late()
+            late.me = late
+            del late
+            if not is_armed:
+                flags.version += 1
+            gc.set_threshold(after, 1, 1)
+            gc.enable()
+            results = step(2.0)
+            gc.set_threshold(*before)
+            assert [each.numpy()[0] for each in results] == expected[0]
+            assert found in ([], expected[1:])
+            calls += len(found)
+    finally:
+        gc.set_threshold(*before)
+        gc.enable()
+    assert calls
+    assert step.reasons["eager: called while its results are copied"]
