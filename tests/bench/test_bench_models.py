@@ -78,10 +78,11 @@ def test_the_kernels_of_a_prompt(capsys):
     (tiles,) = (each for each in report["prompt_kernels"] if each["name"] == "quantized_tiles")
     rows = 48 * 2 * (4 * config.hidden_size + 2 * queries + 2 * pairs + 3 * config.intermediate_size)
     assert tiles["nbytes"] == config.num_hidden_layers * (rows + layer * (4 + 2 * 16 / 64) / 8)
+    rounded = 0.1 / report["read_gb_s"]  # both have one decimal, and are small on a host with other work
     for each in report["kernels"] + report["prompt_kernels"]:
         if each["nbytes"] is not None:
             assert each["gb_s"] == pytest.approx(each["nbytes"] / each["us"] / 1e3, rel=0.1, abs=0.06)
-            assert each["bandwidth"] == pytest.approx(each["gb_s"] / report["read_gb_s"], rel=0.1, abs=0.02)
+            assert each["bandwidth"] == pytest.approx(each["gb_s"] / report["read_gb_s"], rel=0.1, abs=0.02 + rounded)
 
 
 def test_weight_bytes(stream):
