@@ -89,7 +89,7 @@ int main(int argc, char **argv) {
   move_on(changed, 0);
   step_once(moved, nodes, changed, 0, 1);
   for (int round = -5; round < ROUNDS; round++) {
-    double at[6];
+    double at[4];
     at[0] = now();
     step_once(step, nodes, changed, 0, 0);
     at[1] = now();
@@ -98,16 +98,18 @@ int main(int argc, char **argv) {
     /* Arguments that have not come before are patched into a second executable graph; the first keeps its own. */
     const hiprt_outcome outcome = step_once(step, nodes, changed, 4096ull * (uint64_t)(round + 6), 0);
     at[3] = now();
-    move_on(changed, round + 6);
-    at[4] = now();
-    check(hiprt_step_move(moved, stream, (uint32_t)changed, moves, 0, 0), "hiprt_step_move");
-    at[5] = now();
     if (round < 0) continue;
     taken[RECORD][round] = at[1] - at[0];
     taken[REPLAY][round] = at[2] - at[1];
     taken[RECORD_CHANGED][round] = at[3] - at[2];
     taken[PATCH][round] = outcome.seconds * 1e6;
-    taken[MOVE][round] = at[5] - at[4];
+  }
+  /* One behind the other, as an engine moves that records nothing. */
+  for (int round = -5; round < ROUNDS; round++) {
+    move_on(changed, round + 6);
+    const double start = now();
+    check(hiprt_step_move(moved, stream, (uint32_t)changed, moves, 0, 0), "hiprt_step_move");
+    if (round >= 0) taken[MOVE][round] = now() - start;
   }
   for (int i = 0; i < PARTS; i++) {
     qsort(taken[i], ROUNDS, sizeof **taken, ascending);

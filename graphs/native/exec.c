@@ -337,12 +337,13 @@ int hiprt_exec_patch(hiprt_exec *e, hiprt_recorder *recorder, uint32_t *out_patc
 }
 
 static int move(hiprt_exec *e, uint32_t n_nodes, const uint32_t *nodes, uint32_t n_moves, const hiprt_move *moves) {
+  const uint32_t size = hiprt_recorder_size(e->recorder);
   for (uint32_t i = 0; i < n_nodes; i++) {
-    hiprt_node n;
-    int status = hiprt_recorder_node(e->recorder, nodes[i], &n);
-    if (status) return status;
+    if (nodes[i] >= size) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_exec_move", "no such node");
     hiprt_recorder_moved(e->recorder, nodes[i], n_moves, moves, hiprt_recorder_payload(e->recorder, nodes[i]));
-    status = patch_node(e, &n, nodes[i]);
+    hiprt_node n;
+    hiprt_recorder_work(e->recorder, nodes[i], &n);
+    const int status = patch_node(e, &n, nodes[i]);
     if (status) return status;
   }
   return n_nodes ? hiprt_canary_patch(&e->canary, e->handle) : 0;

@@ -212,7 +212,7 @@ int hiprt_placement_find(hiprt_placement *p, uint32_t n_moves, const hiprt_move 
   }
   hiprt_node n;
   for (uint32_t i = 0; !status && i < count; i++) {
-    hiprt_recorder_node(p->recorder, p->nodes[i], &n);
+    hiprt_recorder_work(p->recorder, p->nodes[i], &n);
     *out_bytes += n.payload_size;
   }
   *out_count = count;
