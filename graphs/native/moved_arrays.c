@@ -19,6 +19,7 @@ typedef struct {
   uint64_t start, end, size; /* size: from the start to the end of the last buffer that begins in it */
   uint32_t first, count;
   int is_new; /* moved by the moves that are looked at now */
+  uint64_t gap_start, gap_end; /* where no buffer lies but those of pieces, around where it went last */
 } piece;
 
 struct hiprt_placement {
@@ -114,7 +115,7 @@ static uint32_t entry_at(const hiprt_placement *p, uint64_t address) {
 static int add_piece(hiprt_placement *p, const hiprt_move *m, uint32_t *out_piece) {
   const int status = hiprt_room((void **)&p->pieces, p->n_pieces, 1, &p->pieces_room, sizeof *p->pieces, "hiprt_placement");
   if (status) return status;
-  piece made = {m->start, m->end, 0, entry_at(p, m->start), 0, 0};
+  piece made = {m->start, m->end, 0, entry_at(p, m->start), 0, 0, 0, 0};
   for (uint32_t i = made.first; i < p->n_entries && p->entries[i].range.start < m->end; i++, made.count++) {
     p->entries[i].is_away = 1;
     const uint64_t size = p->entries[i].range.end - m->start;
@@ -158,10 +159,22 @@ static int find_pieces(hiprt_placement *p, uint32_t n_moves, const hiprt_move *m
   return 0;
 }
 
+/* Whether memory is free of buffers that belong to no piece. The gap that it lies in is noted: it stays one while there are these
+ * pieces. */
+static int is_gap(const hiprt_placement *p, piece *own, uint64_t start, uint64_t end) {
+  if (own->gap_start <= start && end <= own->gap_end) return 1;
+  const uint32_t behind = entry_at(p, end);
+  uint32_t i = behind;
+  for (; i > 0 && p->entries[i - 1].reach > start; i--)
+    if (!p->entries[i - 1].is_away && p->entries[i - 1].range.end > start) return 0;
+  own->gap_start = i < behind ? start : i ? p->entries[i - 1].reach : 0;
+  own->gap_end = behind < p->n_entries ? p->entries[behind].range.start : UINT64_MAX;
+  return 1;
+}
+
 /* Whether memory is free of all buffers but those of pieces that move now. */
-static int is_free(const hiprt_placement *p, uint64_t start, uint64_t end) {
-  for (uint32_t i = entry_at(p, end); i-- > 0 && p->entries[i].reach > start;)
-    if (!p->entries[i].is_away && p->entries[i].range.end > start) return 0;
+static int is_free(const hiprt_placement *p, piece *own, uint64_t start, uint64_t end) {
+  if (!is_gap(p, own, start, end)) return 0;
   for (uint32_t i = 0; i < p->n_pieces; i++) {
     const piece *each = p->pieces + i;
     if (!each->is_new && each->count && each->start < end && start < each->start + each->size) return 0;
@@ -171,8 +184,9 @@ static int is_free(const hiprt_placement *p, uint64_t start, uint64_t end) {
 
 static int check(const hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves) {
   for (uint32_t i = 0; i < n_moves; i++) {
-    const uint64_t end = moves[i].to + p->pieces[p->found[i]].size;
-    int is_alone = is_free(p, moves[i].to, end);
+    piece *own = p->pieces + p->found[i];
+    const uint64_t end = moves[i].to + own->size;
+    int is_alone = is_free(p, own, moves[i].to, end);
     for (uint32_t k = 0; k < i; k++)
       is_alone &= end <= moves[k].to || moves[k].to + p->pieces[p->found[k]].size <= moves[i].to;
     if (!is_alone)

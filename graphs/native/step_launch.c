@@ -9,7 +9,10 @@
 void hiprt_step_name_first(const hiprt_recorder *recorder, hiprt_outcome *out) {
   hiprt_node n;
   if (!out->changed || hiprt_recorder_node(recorder, out->first, &n) || !n.name) return;
-  snprintf(out->node, sizeof out->node, "%s", n.name);
+  size_t size = strlen(n.name);
+  if (size >= sizeof out->node) size = sizeof out->node - 1;
+  memcpy(out->node, n.name, size);
+  out->node[size] = 0;
 }
 
 static int run_eagerly(hiprt_step *step, hiprt_recorder *recorder, hiprt_stream *stream, hiprt_outcome *out, int *out_ran) {

@@ -359,7 +359,14 @@ static void moves(const lane *l) {
     CHECK((stats.replaced > 2) == (cases[k].budget == 12));
     hiprt_step_release(step);
   }
+  /* Where there was room for a buffer, another may lie next to it that has never moved. */
   hiprt_step *step = make_step(no_update, 0);
+  chain(step, l, x[0], y[0], z[0]);
+  const hiprt_move away = moved(x[0], x[1]), over = moved(x[1], y[0]);
+  CHECK(!hiprt_step_move(step, l->stream, 1, &away, 0, 0));
+  CHECK(hiprt_step_move(step, l->stream, 1, &over, 0, 0) == HIPRT_E_ARGUMENT);
+  hiprt_step_release(step);
+  step = make_step(no_update, 0);
   CHECK(!hiprt_step_adopt(step, l->stream, (uintptr_t)captured(l, 2, 0), 1, 0, 0));
   const hiprt_move one = moved(l->x, pool);
   CHECK(hiprt_step_move(step, l->stream, 1, &one, 0, 0) == HIPRT_E_ARGUMENT);
