@@ -58,7 +58,7 @@ def operands(dtype, shared, seed=0):
 )
 def test_one_kernel_routes(close, monkeypatch, dtype, shared, ring, routers):
     """Of equal logits the lower expert comes first; words that threadgroups share are zero again."""
-    monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target: (ring, routers))
+    monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target, has: (ring, routers))
     given, options, (inner, indices, shares, magnitude) = operands(dtype, shared)
     made, stream = len(routed.ROUTED.functions), hiprt.Stream()
     with force_generic():
@@ -80,7 +80,7 @@ def test_one_kernel_routes(close, monkeypatch, dtype, shared, ring, routers):
 
 def test_shares_of_all_experts(monkeypatch):
     """Shares that are not normalised are those of the softmax over all experts."""
-    monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target: (Ring(2, 1, 1, 1, 0, 6), 2))
+    monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target, has: (Ring(2, 1, 1, 1, 0, 6), 2))
     given, options, _ = operands(hiprt.bfloat16, True, seed=5)
     logits = product(*given[:4], group_size=64, bits=8, norm=options["norm"])
     indices, shares = kernels.moe_route(logits, CHOSEN, normalize=False, shared=True)
@@ -93,7 +93,7 @@ def test_shares_of_all_experts(monkeypatch):
 def test_other_operands_go_by_three_ops(monkeypatch):
     """Several tokens, and one that no ring serves, have the bits of the ops."""
     for dtype, tokens, ring in ((HALF, 2, (Ring(2, 1, 1, 1, 0, 6), 2)), (HALF, 1, None)):
-        monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target, ring=ring: ring)
+        monkeypatch.setattr(routed, "routed_ring_of", lambda *_, ring=ring: ring)
         given, options, _ = operands(dtype, False, seed=9)
         x = hiprt.array(np.repeat(given[0].numpy(), tokens, axis=0))
         made = len(routed.ROUTED.functions)
@@ -136,7 +136,7 @@ def both_rings(monkeypatch, out, ring):
     """Let the kernels serve, with these rings."""
     monkeypatch.setattr(projected, "ring_of", lambda whole, target, is_normed: out)
     routers = {False: 2, True: 0}
-    monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target, has=False: (ring, routers[has]))
+    monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target, has: (ring, routers[has]))
 
 
 @pytest.mark.parametrize(

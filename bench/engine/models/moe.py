@@ -153,9 +153,9 @@ class Moe:
     def routed(self, x: Array) -> tuple[Array, Array, Array]:
         """Return the gated products of the experts that rows choose, the experts, and their shares."""
         mixture, router, up = self.mixture, self.router, self.gate_up
-        eps, norm, shared = self.config.rms_norm_eps, self.norm, mixture.shared > 0
         if router.is_fusable:
             return routed_gate_up(x, *router.codes, *up.codes, **self.routes)
+        eps, norm, shared = self.config.rms_norm_eps, self.norm, mixture.shared > 0
         routes = router.project(x, norm=norm, eps=eps)
         chosen, shares = kernels.moe_route(routes, mixture.chosen, normalize=mixture.is_normalized, shared=shared)
         return kernels.moe_gate_up(x, chosen, *up.codes, **up.form, norm=norm, eps=eps), chosen, shares

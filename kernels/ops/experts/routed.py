@@ -200,7 +200,7 @@ def routed_of(
     if not (fits and is_whole and is_few and tokens == 1 and x.dtype.itemsize == 2 and columns):
         return None
     whole = Product(chosen * rows, width, 1, group_size, bits, True)
-    found = routed_ring_of(whole, target, has_logits) if has_logits else routed_ring_of(whole, target)
+    found = routed_ring_of(whole, target, has_logits)
     if found is None:
         return None
     ring, routers = found
