@@ -40,6 +40,7 @@ typedef struct {
   uint32_t place;         /* in the graph's own order */
   uint32_t first, n_deps; /* the nodes that it waits for, in flattening.deps */
   int is_done, is_waited_for;
+  int overlaps; /* its kernel waits by itself for the one node before it */
   hiprt_span ends;
 } member;
 
@@ -88,6 +89,7 @@ static int wire(flattening *f, const hiprt_wiring *graph) {
     from = place_of(f, graph->from[k], from);
     to = place_of(f, graph->to[k], to);
     f->deps[f->members[to].first + f->members[to].n_deps++] = from;
+    f->members[to].overlaps = graph->overlaps[k] && f->members[to].n_deps == 1;
   }
   return 0;
 }
@@ -122,7 +124,7 @@ static int append_member(hiprt_pieces *all, const flattening *f, member *m, hipr
   if (type == hipGraphNodeTypeGraph) return append_child(all, m->handle, deps, &m->ends);
   status = append_node(all, m->handle, type, deps);
   if (status || all->count == own) return status;
-  status = hiprt_pieces_set_deps(all, deps);
+  status = hiprt_pieces_set_deps(all, deps, all->keeps_edges && m->overlaps);
   if (status) return status;
   m->ends = (hiprt_span){all->n_links, 0};
   return all->keeps_edges ? hiprt_pieces_link(all, &m->ends, &own, 1) : 0;

@@ -23,10 +23,12 @@ int hiprt_captured_match_node(hiprt_captured_match *match, uint32_t kind, const 
   return status;
 }
 
-int hiprt_captured_match_deps(const hiprt_captured_match *match, uint32_t node, const uint32_t *deps, size_t n_deps) {
+int hiprt_captured_match_deps(const hiprt_captured_match *match, uint32_t node, const uint32_t *deps, size_t n_deps,
+                              int overlaps) {
   hiprt_node n;
   hiprt_recorder_node(match->like, node, &n);
-  const int is_same = n.n_deps == n_deps && (!n_deps || !memcmp(n.deps, deps, n_deps * sizeof *deps));
+  const int is_same = n.n_deps == n_deps && n.may_overlap == (uint32_t)overlaps &&
+                      (!n_deps || !memcmp(n.deps, deps, n_deps * sizeof *deps));
   return is_same ? 0 : refuse("other edges than before");
 }
 

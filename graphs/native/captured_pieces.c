@@ -22,7 +22,7 @@ int hiprt_pieces_append(hiprt_pieces *all, uint32_t kind, hipGraphNode_t source,
     return status;
   }
   if (size) memcpy(copy, payload, size);
-  all->pieces[all->count++] = (hiprt_piece){kind, source, kernel, copy, size, {0, 0}};
+  all->pieces[all->count++] = (hiprt_piece){kind, source, kernel, copy, size, {0, 0}, 0};
   return 0;
 }
 
@@ -74,10 +74,12 @@ void hiprt_pieces_tidy(hiprt_pieces *all, hiprt_span *list) {
   all->n_links = list->start + kept;
 }
 
-int hiprt_pieces_set_deps(hiprt_pieces *all, hiprt_span deps) {
+int hiprt_pieces_set_deps(hiprt_pieces *all, hiprt_span deps, int overlaps) {
   const uint32_t last = (uint32_t)all->count - 1;
-  if (all->match) return hiprt_captured_match_deps(all->match, last, deps.count ? all->links + deps.start : 0, deps.count);
+  if (all->match)
+    return hiprt_captured_match_deps(all->match, last, deps.count ? all->links + deps.start : 0, deps.count, overlaps);
   all->pieces[last].deps = deps;
+  all->pieces[last].overlaps = overlaps;
   return 0;
 }
 
@@ -100,7 +102,7 @@ int hiprt_pieces_record(const hiprt_pieces *all, hiprt_recorder *r, hiprt_captur
     const hiprt_piece *p = all->pieces + i;
     const uint32_t *deps = all->keeps_edges ? all->links + p->deps.start : 0;
     int status = hiprt_recorder_add_captured(r, p->kind, p->kernel, p->payload, p->size, captured, p->source, deps,
-                                             (uint32_t)p->deps.count);
+                                             (uint32_t)p->deps.count, p->overlaps);
     if (status) return status;
   }
   return 0;

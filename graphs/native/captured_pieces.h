@@ -20,6 +20,7 @@ typedef struct {
   void *payload;
   uint32_t size;
   hiprt_span deps; /* the pieces that it waits for, where edges are kept */
+  int overlaps;    /* its kernel waits for them by itself */
 } hiprt_piece;
 
 enum { HIPRT_MOST_KNOWN = 64 };
@@ -52,8 +53,8 @@ int hiprt_pieces_link(hiprt_pieces *all, hiprt_span *out, const uint32_t *items,
 int hiprt_pieces_link_all(hiprt_pieces *all, hiprt_span *out, hiprt_span list);
 /* Sort the last list, and keep each piece once. */
 void hiprt_pieces_tidy(hiprt_pieces *all, hiprt_span *list);
-/* Keep what the last piece waits for, or compare it. */
-int hiprt_pieces_set_deps(hiprt_pieces *all, hiprt_span deps);
+/* Keep what the last piece waits for, and whether it does so by itself, or compare it. */
+int hiprt_pieces_set_deps(hiprt_pieces *all, hiprt_span deps, int overlaps);
 /* Say what copies and fills among the pieces touch. */
 int hiprt_pieces_claim(const hiprt_pieces *all, hiprt_captured *captured);
 /* Make nodes of all pieces, which keep the captured graph from here on. */

@@ -115,13 +115,11 @@ static int add_node(builder *b, const hiprt_node *n, uint32_t index, const hipGr
   if (n->kind == HIPRT_NODE_KERNEL) {
     void *cells[HIPRT_MAX_ARGS];
     hipKernelNodeParams p = hiprt_kernel_params(n->kernel, n->payload, cells);
-    if (overlaps(b, n)) {
-      HIPRT_TRY(hiprtGraphAddKernelNodeOverlapped, out, b->graph, deps[0], &p);
-      b->overlaps++;
-      return add_joins(b, index, *out);
-    }
-    const int status = (int)hiprt_hip.hipGraphAddKernelNode(out, b->graph, deps, n_deps, &p);
+    const int is_early = overlaps(b, n);
+    const int status = is_early ? (int)hiprt_hip.hiprtGraphAddKernelNodeOverlapped(out, b->graph, deps[0], &p)
+                                : (int)hiprt_hip.hipGraphAddKernelNode(out, b->graph, deps, n_deps, &p);
     if (status) return refuse_kernel(b, n, status);
+    b->overlaps += is_early != 0;
   } else if (n->kind == HIPRT_NODE_COPY) {
     const hiprt_copy_args *c = (const hiprt_copy_args *)n->payload;
     HIPRT_TRY(hipGraphAddMemcpyNode1D, out, b->graph, deps, n_deps, (void *)(uintptr_t)c->dst,

@@ -149,12 +149,13 @@ static int add_new(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const
 
 int hiprt_recorder_add_captured(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const void *payload,
                                 uint32_t size, hiprt_captured *captured, hipGraphNode_t source, const uint32_t *deps,
-                                uint32_t n_deps) {
+                                uint32_t n_deps, int overlaps) {
   node *n = add(r, kind, kernel, payload, size);
   int status = n ? 0 : HIPRT_E_MEMORY;
   if (n) {
     n->captured = captured;
     n->source = source;
+    n->may_overlap = overlaps != 0;
     status = deps ? append(r, n, deps, n_deps, 0) : commit(r, n);
   }
   r->is_broken |= status == HIPRT_E_MEMORY;

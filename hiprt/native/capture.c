@@ -82,15 +82,21 @@ int hiprt_capture_wiring(hipGraph_t graph, hiprt_wiring *out) {
   *out = (hiprt_wiring){0};
   HIPRT_TRY(hipGraphGetNodes, graph, 0, &n_nodes);
   HIPRT_TRY(hipGraphGetEdges, graph, 0, 0, &n_edges);
-  hipGraphNode_t *nodes = calloc(n_nodes + 2 * n_edges + 1, sizeof *nodes), *from = nodes + n_nodes, *to = from + n_edges;
+  const size_t n_handles = n_nodes + 2 * n_edges;
+  hipGraphNode_t *nodes = calloc(1, n_handles * sizeof *nodes + n_edges + 1);
   if (!nodes) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_capture_wiring", 0);
+  hipGraphNode_t *from = nodes + n_nodes, *to = from + n_edges;
+  unsigned char *overlaps = (unsigned char *)(nodes + n_handles);
   int status = n_nodes ? (int)hiprt_hip.hipGraphGetNodes(graph, nodes, &n_nodes) : 0;
-  if (!status && n_edges) status = (int)hiprt_hip.hipGraphGetEdges(graph, from, to, &n_edges);
+  if (!status && n_edges)
+    status = hiprt_hip.hiprtGraphGetEdgesWithOverlap
+                 ? (int)hiprt_hip.hiprtGraphGetEdgesWithOverlap(graph, from, to, overlaps, &n_edges)
+                 : (int)hiprt_hip.hipGraphGetEdges(graph, from, to, &n_edges);
   if (status) {
     free(nodes);
     return hiprt_fail(status, "hipGraphGetEdges", "of a capture");
   }
-  *out = (hiprt_wiring){nodes, from, to, n_nodes, n_edges};
+  *out = (hiprt_wiring){nodes, from, to, overlaps, n_nodes, n_edges};
   return 0;
 }
 

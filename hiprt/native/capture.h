@@ -32,9 +32,11 @@ int hiprt_capture_drop(hipStream_t stream);
 /* End a capture. *out_graph is what was captured. On failure it is NULL, and the capture was dropped if it could be. */
 int hiprt_capture_end(hipStream_t stream, hipGraph_t *out_graph);
 
-/* A graph's nodes and edges; edge k leads from from[k] to to[k]. All lie in one block, which begins at `nodes`. */
+/* A graph's nodes and edges; edge k leads from from[k] to to[k], and overlaps[k] is 1 where the kernel at its end waits by
+ * itself. All lie in one block, which begins at `nodes`. */
 typedef struct {
   hipGraphNode_t *nodes, *from, *to;
+  unsigned char *overlaps;
   size_t n_nodes, n_edges;
 } hiprt_wiring;
 

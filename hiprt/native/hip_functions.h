@@ -52,6 +52,7 @@
 
 #define HIPRT_HIP_OPTIONAL(X)                                                                                          \
   X(hiprtGraphAddKernelNodeOverlapped, (hipGraphNode_t *, hipGraph_t, hipGraphNode_t, const hipKernelNodeParams *))   \
+  X(hiprtGraphGetEdgesWithOverlap, (hipGraph_t, hipGraphNode_t *, hipGraphNode_t *, unsigned char *, size_t *))       \
   X(hipStreamQuery, (hipStream_t))                                                                                     \
   X(hipStreamIsCapturing, (hipStream_t, hipStreamCaptureStatus *))                                                     \
   X(hipThreadExchangeStreamCaptureMode, (hipStreamCaptureMode *))                                                      \

@@ -1,7 +1,9 @@
 /* Stream capture, and what the nodes of a captured graph say of themselves. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda_driver.h"
+#include "hip/hiprt_graph_api.h"
 
 #define NV_NEED(field)                                                                                                 \
   NV_ENTER();                                                                                                          \
@@ -58,17 +60,26 @@ hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *cou
   return nv_done(nv.GraphGetNodes(graph, (void **)nodes, count));
 }
 
-/* Edges of programmatic launches have data, which the driver returns with its second version of the call only. Here they
- * count as full edges: a kernel that waits by itself waits for nothing then. */
-hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to, size_t *count) {
+/* Edges of programmatic launches have data, which the driver returns with its second version of the call only. */
+hipError_t hiprtGraphGetEdgesWithOverlap(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to, unsigned char *overlaps,
+                                         size_t *count) {
   NV_NEED(GraphGetEdges);
+  if (overlaps && from) memset(overlaps, 0, *count);
   if (!nv.GraphGetEdgesWithData || !from)
     return nv_done(nv.GraphGetEdges(graph, (void **)from, (void **)to, count));
   CUgraphEdgeData *data = calloc(*count + 1, sizeof *data);
   if (!data) return nv_done(hipErrorOutOfMemory);
   hipError_t result = nv_done(nv.GraphGetEdgesWithData(graph, (void **)from, (void **)to, data, count));
+  for (size_t k = 0; !result && overlaps && k < *count; k++)
+    overlaps[k] = data[k].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
+                  data[k].from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
   free(data);
   return result;
+}
+
+/* Without the data, edges of programmatic launches count as full ones: a kernel that waits by itself waits for nothing then. */
+hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to, size_t *count) {
+  return hiprtGraphGetEdgesWithOverlap(graph, from, to, 0, count);
 }
 
 /* The driver's types up to WaitEvent and EventRecord have HIP's numbers; its others stand for what no node can be. */

@@ -75,6 +75,17 @@ def test_a_program_without_a_target_is_compiled_for_the_threads_device(driver, c
     assert compile_and_load(driver, compiler, device, options) == wanted
 
 
+@pytest.mark.parametrize("library", ["cpu", "nvidia"])
+def test_what_hip_lacks_is_exported(library):
+    """A function that the core finds in none of its libraries is quietly done without."""
+    header = (build.INCLUDE / "hip" / "hiprt_graph_api.h").read_text()
+    listed = ["nm", "-D", "--defined-only", provider.PACKAGE / library / "libamdhip64.so"]
+    exported = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
+    declared = set(re.findall(r"hipError_t (\w+)\(", header))
+    assert declared
+    assert declared <= set(re.findall(r"\bhiprt\w+", exported))
+
+
 @pytest.mark.skipif(provider.nvrtc_library() is None, reason="NVIDIA's compiler is not installed")
 @pytest.mark.parametrize("file", ["examples/c/decode.c", "examples/cpp/block.cpp", "tests/native/steps.c"])
 def test_nvidias_compiler_takes_the_kernels_of_programs_in_c(driver, root, file):

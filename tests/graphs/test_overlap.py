@@ -1,11 +1,15 @@
 """Kernels that wait for earlier ones by themselves: which nodes may start early, and which edges that makes."""
 
+import ctypes
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from helpers import hip_calls
 from helpers.recorder import Program
 
 import hiprt
-from hiprt import graphs
+from hiprt import core, graphs
 from hiprt.compiler import compile_source
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.trust import trusted
@@ -148,3 +152,55 @@ def test_a_weight_written_in_the_step_is_read_after_the_wait(function):
         weight.fill_bytes(0)
         step()
         assert memory.numpy().tolist() == [0, 1, 4, 13, 40, 121, 364]
+
+
+class Follow(hip_calls.KernelCall):
+    """The kernel of this file as a node of a graph that other code makes."""
+
+    def __init__(self, function, source, weight, target):
+        self.cells = [np.array([array.address], np.uint64) for array in (source, weight, target)]
+        self.pointers = np.array([cell.ctypes.data for cell in self.cells], np.uint64)
+        self.params = hip_calls.hip.hipKernelNodeParams()
+        self.params.func = int(core.ffi.cast("uintptr_t", function))
+        hip_calls.set_dim(self.params.gridDim, 1)
+        hip_calls.set_dim(self.params.blockDim, 1)
+        self.params.kernelParams = self.pointers
+
+    def add_overlapped(self, graph, after):
+        """Add it behind a kernel that it waits for by itself."""
+        node = ctypes.c_void_p()
+        add = "hiprtGraphAddKernelNodeOverlapped"
+        assert hip_calls.raw(add, ctypes.byref(node), graph, after, self.params) == hip_calls.E.hipSuccess
+        return node.value
+
+
+def graph_of(calls, early):
+    """A chain of other code in which some kernels wait for the one before by themselves."""
+    graph, node = hip_calls.new_graph(), None
+    for call, is_early in zip(calls, early, strict=True):
+        node = call.add_overlapped(graph, node) if is_early else call.add(graph, [node] if node else [])
+    return graph
+
+
+EARLY = (False, True, True, False, True, True)
+
+
+def test_early_starts_of_other_code_come_over():
+    """They are those of the captured graph, and one that has others is other work."""
+    function = hiprt.Module(*compile_source(SOURCE, "follow.hip")).function("follow")
+    memory, weight = hiprt.zeros(7, np.int32), hiprt.array(np.array([3], np.int32))
+    cells = [memory[i : i + 1] for i in range(7)]
+
+    def graph(early):
+        return graph_of([Follow(function, source, weight, target) for source, target in pairwise(cells)], early)
+
+    adopted = graphs.Adopted("early")
+    keeps = "overlap" in trusted(hiprt.current_device())
+    for early, rungs in ((EARLY, "instantiate"), (EARLY, "replay"), ((False,) * 6, "instantiate"), (EARLY, "replay")):
+        memory.set(np.zeros(7, np.int32))
+        adopted.launch(int(graph(early)), is_given=True)
+        assert memory.numpy().tolist() == [0, 1, 4, 13, 40, 121, 364]
+        assert adopted.stats.rungs[rungs] > 0
+    assert [node.dependencies for node in adopted.recording.nodes()] == [(), (0,), (1,), (2,), (3,), (4,)]
+    assert adopted.stats.rungs["instantiate"] == 2
+    assert sorted(exec_.overlaps for exec_ in adopted.ladder.execs) == [0, 4 if keeps else 0]

@@ -9,6 +9,7 @@
 
 #include "graph/dot.h"
 #include "graph/graph.h"
+#include "hip/hiprt_graph_api.h"
 #include "quirks/quirks.h"
 #include "runtime/status.h"
 
@@ -152,7 +153,8 @@ hipError_t hipGraphRemoveDependencies(hipGraph_t graph, const hipGraphNode_t *fr
   });
 }
 
-hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to, size_t *numEdges) {
+hipError_t hiprtGraphGetEdgesWithOverlap(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to,
+                                         unsigned char *overlaps, size_t *numEdges) {
   return api([&]() -> hipError_t {
     Lock lock(graph_mutex());
     const Graph *g = find_graph(graph);
@@ -160,6 +162,8 @@ hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode
     NodeList froms, tos;
     for (const auto &node : g->nodes) {
       for (Node *dependent : node->dependents) {
+        if (overlaps && tos.size() < *numEdges)
+          overlaps[tos.size()] = dependent->overlaps && dependent->dependencies.front() == node.get();
         froms.push_back(node.get());
         tos.push_back(dependent);
       }
@@ -168,6 +172,10 @@ hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode
     give_list(froms, from, &count);
     return give_list(tos, to, numEdges);
   });
+}
+
+hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to, size_t *numEdges) {
+  return hiprtGraphGetEdgesWithOverlap(graph, from, to, nullptr, numEdges);
 }
 
 hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *numNodes) {

@@ -138,7 +138,9 @@ hipError_t hipGraphAddKernelNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, c
 // The CPU device overlaps nothing: the node starts when the one before it has finished.
 hipError_t hiprtGraphAddKernelNodeOverlapped(hipGraphNode_t *node, hipGraph_t graph, hipGraphNode_t after,
                                              const hipKernelNodeParams *params) {
-  return hipGraphAddKernelNode(node, graph, &after, 1, params);
+  const hipError_t error = hipGraphAddKernelNode(node, graph, &after, 1, params);
+  if (error) return error;
+  return get_node(*node, hipGraphNodeTypeKernel, node, [](Node &made) { made.overlaps = true; });
 }
 
 hipError_t hipGraphAddMemcpyNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, const hipGraphNode_t *pDependencies,

@@ -113,6 +113,7 @@ std::unique_ptr<Graph> copy_graph(const Graph &graph) {
   for (const auto &node : graph.nodes) {
     Node *twin = copy->add(copy_action(node->action), {});
     twin->origin = node->handle;
+    twin->overlaps = node->overlaps;
     twin->attributes = node->attributes;
   }
   for (const auto &node : graph.nodes) {

@@ -43,6 +43,7 @@ struct Node {
   Action action;
   NodeList dependencies;  // in the order in which the edges were made, by which ExecUpdate pairs
   NodeList dependents;
+  bool overlaps = false;  // hiprtGraphAddKernelNodeOverlapped made it, behind its first dependency
   KernelAttributes attributes;
   std::vector<void *> arguments;  // the array that hipGraphKernelNodeGetParams hands out
   // Set in an executable graph's private copy:
