@@ -38,6 +38,7 @@ def wrapped(stream, size=1000):
 def test_owner_goes_when_the_last_launch_is_done(stream):
     """Not when the array goes, while work that uses it is held back."""
     (x, owner), gate = wrapped(stream), Gate(stream)
+    scale(x, 2.0)  # a driver that loads the kernel's code first may wait for the device to be idle
     gate.shut()
     y = scale(x, 3.0)
     del x
