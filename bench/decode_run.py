@@ -148,8 +148,7 @@ class Run:
             return
         if self.blocks is not None:
             self.blocks.locate(self.position)
-        logits = self.model.decode(self.tokens, self.position, self.state)
-        kernels.argmax(logits, out=self.tokens)
+        self.model.decode(self.tokens, self.position, self.state, likeliest=self.tokens)
         kernels.add(self.position, self.one, out=self.position)
 
     def prefill(self, text: Array, places: Array, sequence: int) -> None:

@@ -43,9 +43,8 @@ class Draft:
         # The last guess is taken too: where all are right, the next step goes on behind it.
         for place in range(self.drafts + 1):
             one = slice(place, place + 1)
-            logits = self.model.decode(draft[0, one], draft[1, one], self.layers)
-            if place < self.drafts:
-                kernels.argmax(logits, out=draft[0, place + 1 : place + 2])
+            following = draft[0, place + 1 : place + 2] if place < self.drafts else None
+            self.model.decode(draft[0, one], draft[1, one], self.layers, following)
         return draft
 
     def grow(self, old: int, capacity: int) -> None:

@@ -63,12 +63,12 @@ class Plain:
             raise ValueError(f"kv_bits={kv_bits}: plain ops take keys and values in the dtype of the model")
         return self.own.state(batch, capacity)
 
-    def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
+    def decode(self, tokens: Array, position: Array, state: list[LayerState], likeliest: Array | None = None) -> Array:
         """Take one token of each sequence; see `Model.decode`."""
         x = self.own.embedding.rows(tokens, self.own.dtype)
         for (mixer, feed), kept in zip(self.layers, state):
             x = feed(mixer.decode(x, position, kept))
-        return self.own.logits(x, False)
+        return self.own.logits(x, False, likeliest)
 
     def prefill(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:
         """Take consecutive tokens of one sequence, one after the other; see `Model.prefill`."""

@@ -205,7 +205,7 @@ class Model(Protocol):
             The heads of the model cannot be kept in so many bits.
         """
 
-    def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
+    def decode(self, tokens: Array, position: Array, state: list[LayerState], likeliest: Array | None = None) -> Array:
         """Take one token of each sequence.
 
         Parameters
@@ -213,6 +213,8 @@ class Model(Protocol):
         tokens, position : Array of int32, shape (sequences,)
         state : list of LayerState
             Is updated in place.
+        likeliest : Array of int32, shape (sequences,), optional
+            Receives the place of the largest logit of each sequence, by the rules of `argmax`; it may be `tokens`.
 
         Returns
         -------

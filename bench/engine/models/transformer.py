@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hiprt import Array
+from hiprt import Array, kernels
 from hiprt.bench.engine.blocks import Blocks
 from hiprt.bench.engine.models.alone import alone
 from hiprt.bench.engine.models.attention import Attention
@@ -21,6 +21,7 @@ from hiprt.bench.engine.models.model import KeyValue, LayerState, QuantizedKeyVa
 from hiprt.bench.engine.models.moe import Moe
 from hiprt.bench.engine.models.weights import Part, Weights
 from hiprt.distributed import Communicator
+from hiprt.kernels.ops.quantized.product_argmax import product_argmax
 
 __all__ = ["Layer", "Transformer"]
 
@@ -167,12 +168,12 @@ class Transformer:
         """Allocate what the layers keep of `batch` sequences of up to `capacity` tokens; see `Model.state`."""
         return [layer.mixer.state(batch, capacity, self.dtype, kv_bits, blocks) for layer in self.layers]
 
-    def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
+    def decode(self, tokens: Array, position: Array, state: list[LayerState], likeliest: Array | None = None) -> Array:
         """Take one token of each sequence; see `Model.decode`."""
         x = self.embedding.rows(tokens, self.dtype)
         for layer, kept in zip(self.layers, state):
             x = layer.decode(x, position, kept, self.fused)
-        return self.logits(x, self.fused)
+        return self.logits(x, self.fused, likeliest)
 
     def verify(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
         """Take a few consecutive tokens of the only sequence; see `Model.verify`."""
@@ -192,7 +193,15 @@ class Transformer:
             x = layer.prefill(x, position, kept, sequence)
         return x
 
-    def logits(self, x: Array, fused: bool) -> Array:
-        """Return the logits of a few rows of the residual stream."""
-        made = self.head.project(x, norm=self.norm, eps=self.config.rms_norm_eps, fused=fused)
-        return made if self.ranks is None else self.ranks.all_gather(made, self.config.vocab_size)
+    def logits(self, x: Array, fused: bool, likeliest: Array | None = None) -> Array:
+        """Return the logits of a few rows of the residual stream; `likeliest` receives where each row is largest."""
+        head, eps = self.head, self.config.rms_norm_eps
+        if likeliest is not None and self.ranks is None and fused and head.is_fusable:
+            made, _ = product_argmax(x, *head.codes, **head.form, norm=self.norm, eps=eps, places=likeliest)
+            return made
+        made = head.project(x, norm=self.norm, eps=eps, fused=fused)
+        if self.ranks is not None:
+            made = self.ranks.all_gather(made, self.config.vocab_size)
+        if likeliest is not None:
+            kernels.argmax(made, out=likeliest)
+        return made

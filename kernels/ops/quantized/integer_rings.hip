@@ -15,6 +15,9 @@
 // With ROUTED the first ROUTERS threadgroups compute the logits of a router, and each of the others chooses by them
 // (experts/router.h) when x is prepared. Without such threadgroups the kernel before has left them: that kernel is one with
 // LEAVES_LOGITS, a plain matrix of WHOLE rows.
+//
+// With LEAVES_PLACE the place of the largest result is found too: each threadgroup leaves that of its own rows in a word, and
+// the last one waits for the words of those before it (reduction/largest_word.h).
 constexpr uint CHUNK = 512 / BITS;
 constexpr uint STEP = 2 * CHUNK;
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK;
@@ -283,6 +286,11 @@ const bool is_mine = g / 2 < SLOTS && g / 2 % HALF == t * HALF / 4;
 const threadgroup piece* const column_from = is_mine ? held + g / 2 / HALF * 8 + t * 2 + g % 2 : zeros;
 const uint column_stride = is_mine ? 16 : 0;
 const size_t before_out = size_t(token) * (all_tiles * OUTPUTS);
+#if LEAVES_PLACE
+threadgroup int top_keys[MEMBERS];
+threadgroup uint top_places[MEMBERS];
+Largest largest{LOWEST_KEY, 0xffffffffu};
+#endif
 uint round = 0;
 for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
   const uint stop = min(base + ROUND, end_tile), turn = round % 2;  // sums lie in turn, so that one barrier is enough
@@ -380,6 +388,10 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
     const size_t to = before_out + base * OUTPUTS + i;
     const S result = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addend) : float(residual[to])) : value);
     out[to] = result;
+#if LEAVES_PLACE
+    const int key = order_key(float(result));  // a thread's places ascend, so that the first of equal ones stays
+    if (key > largest.key) largest = Largest{key, uint(to)};
+#endif
 #if LEAVES_LOGITS
     made[(base - first_tile) * 8 + i] = float(result) * norms[(base - first_tile) * 8 + i];
 #endif
@@ -395,4 +407,17 @@ if (member == 0 && simd_broadcast(taken_before, 0) == groups - 1) {
 #if LEAVES_LOGITS
 threadgroup_barrier(mem_flags::mem_threadgroup);
 logits.add(made, (device ulong*)(arrivals + FIRST_LOGIT), thread_index_in_threadgroup);
+#endif
+
+#if LEAVES_PLACE
+largest = largest_of_threadgroup(largest, top_keys, top_places, lane, member, MEMBERS);
+device atomic_ulong* const words = (device atomic_ulong*)arrivals;
+if (group != groups - 1) {
+  if (thread_index_in_threadgroup == 0) leave_word(words + group, largest);
+} else {
+  for (uint i = thread_index_in_threadgroup; i < group; i += MEMBERS * 32) largest = larger(largest, take_word(words + i));
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  largest = largest_of_threadgroup(largest, top_keys, top_places, lane, member, MEMBERS);
+  if (thread_index_in_threadgroup == 0) place[0] = int(largest.place);
+}
 #endif

@@ -43,6 +43,8 @@ ROUTED = "#define ROUTED 1\nconstexpr bool IS_ROUTED = true;"
 NOT_ROUTED = "constexpr uint ROUTERS = 0; constexpr bool IS_ROUTED = false;"
 # What says that results are multiplied with a router.
 LEAVES_LOGITS = "#define LEAVES_LOGITS 1"
+# What says that the place of the largest result is found.
+LEAVES_PLACE = "#define LEAVES_PLACE 1"
 
 
 def constants_of(declared: Container[str], matrices: str, is_gated: bool) -> list[str]:
@@ -104,6 +106,7 @@ def ring_kernel(
     lines.append(ROUTED if "ROUTERS" in template else NOT_ROUTED)
     lines.append(MISLEADS)
     lines += [LEAVES_LOGITS] if "GROUPS" in template else []
+    lines += [LEAVES_PLACE] if "place" in outputs else []
     return Kernel(
         name,
         inputs=inputs,
