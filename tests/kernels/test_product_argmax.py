@@ -28,6 +28,7 @@ RINGS = [
     Ring(2, 1, 2, 2, 1, 3),  # several rounds of sums
     Ring(3, 1, 1, 1, 0, 17),  # a tile for each threadgroup
     Ring(1, 1, 2, 1, 2, 1),  # no threadgroup leaves a word
+    Ring(1, 1, 1, 1, 0, 41),  # more threadgroups than threads
 ]
 
 
@@ -87,19 +88,21 @@ def check(given, options, ring, stream=None):
 @pytest.mark.parametrize("dtype", [HALF, hiprt.bfloat16], ids=str)
 @pytest.mark.parametrize(("group", "bits", "norm"), [(64, 4, True), (128, 4, False), (32, 8, False), (64, 8, True)])
 def test_has_the_bits_of_both_ops(ring, dtype, group, bits, norm):
-    for seed, rows in enumerate((136, 40, 264)):
+    for seed, rows in enumerate((136, 40, 328)):
         check(*operands(rows, dtype, seed, group, bits, norm), ring)
 
 
 @pytest.mark.parametrize("dtype", [HALF, hiprt.bfloat16], ids=str)
 def test_the_rules_of_argmax(ring, dtype):
     """Ties in one threadgroup and in several, NaN, infinities; each launch finds the words cleared."""
-    inf, nan, rows = np.inf, np.nan, 136
+    inf, nan, rows = np.inf, np.nan, 328
     cases = [
         ({}, -3.0, 0),
         ({135: 2.0}, -3.0, 135),
         ({9: 1.0, 8: 1.0, 12: 1.0}, 0.5, 8),
         ({130: 1.0, 57: 1.0, 100: 1.0}, 0.5, 57),
+        ({271: 1.0, 8: 1.0, 264: 1.0}, 0.5, 8),
+        ({327: 1.0}, 0.5, 327),
         ({20: inf, 120: inf}, 3.0, 20),
         ({7: inf, 133: nan}, 0.0, 133),
         ({90: -nan, 33: nan, 34: inf}, 0.0, 33),
