@@ -148,5 +148,16 @@ HIPRT_SIMD_REDUCTION(simd_product, a * b)
 HIPRT_SIMD_REDUCTION(simd_max, max(a, b))
 HIPRT_SIMD_REDUCTION(simd_min, min(a, b))
 #undef HIPRT_SIMD_REDUCTION
+#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 800
+// One instruction each, in the place of ten.
+template <>
+HIPRT_INLINE int simd_max(int v) { return __reduce_max_sync(0xffffffffu, v); }
+template <>
+HIPRT_INLINE uint simd_max(uint v) { return __reduce_max_sync(0xffffffffu, v); }
+template <>
+HIPRT_INLINE int simd_min(int v) { return __reduce_min_sync(0xffffffffu, v); }
+template <>
+HIPRT_INLINE uint simd_min(uint v) { return __reduce_min_sync(0xffffffffu, v); }
+#endif
 
 }  // namespace metal

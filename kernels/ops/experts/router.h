@@ -25,14 +25,6 @@ inline float logit_of_word(uint word) {
 }
 inline uint row_of_word(uint word) { return 0xffffu - (word & 0xffffu); }
 
-inline uint largest_of_simdgroup(uint word) {
-#if HIPRT_TARGET_NVIDIA
-  return __reduce_max_sync(0xffffffffu, word);
-#else
-  return simd_max(word);
-#endif
-}
-
 // A byte of a word as a number, by instructions of the full rate.
 HIPRT_INLINE float float_of_byte(uint word, uint i) {
 #if HIPRT_TARGET_NVIDIA
@@ -248,7 +240,7 @@ struct expert_choice {
     if (!is_normalised) {
       uint mine = 0;
       for (uint e = 0; e < EACH; e++) mine = e * 32 + lane < EXPERTS ? max(mine, keys[e]) : mine;
-      const float top = logit_of_word<T>(largest_of_simdgroup(mine));
+      const float top = logit_of_word<T>(simd_max(mine));
       for (uint e = 0; e < EACH; e++) sum += e * 32 + lane < EXPERTS ? exp(logit_of_word<T>(keys[e]) - top) : 0.0f;
       sum = simd_sum(sum);
     }
@@ -259,7 +251,7 @@ struct expert_choice {
       uint mine = 0;
 #pragma unroll
       for (uint e = 0; e < EACH; e++) mine = max(mine, keys[e]);
-      const uint top = largest_of_simdgroup(mine);
+      const uint top = simd_max(mine);
 #pragma unroll
       for (uint e = 0; e < EACH; e++) keys[e] = keys[e] == top ? 0u : keys[e];
       taken = lane == r ? top : taken;
