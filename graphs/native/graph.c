@@ -86,9 +86,10 @@ static hipGraphNode_t take_edge(builder *b, uint32_t index, hipGraphNode_t handl
   return b->fanout && s->consumers > b->fanout ? b->joins[s->leaves + ordinal / b->fanout] : handle;
 }
 
-/* Whether a node gets a programmatic edge: from a kernel, whose only consumer it is. */
+/* Whether a node gets a programmatic edge: from a kernel that is the only node it waits for, and that has no joins. */
 static int overlaps(const builder *b, const hiprt_node *n) {
-  if (!b->overlap || !n->may_overlap || n->n_deps != 1 || b->sources[n->deps[0]].consumers != 1) return 0;
+  if (!b->overlap || !n->may_overlap || n->n_deps != 1) return 0;
+  if (b->fanout && b->sources[n->deps[0]].consumers > b->fanout) return 0;
   hiprt_node earlier;
   return !hiprt_recorder_node(b->recorder, n->deps[0], &earlier) && earlier.kind == HIPRT_NODE_KERNEL;
 }

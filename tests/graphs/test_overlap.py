@@ -126,16 +126,22 @@ def test_the_flag_decides_for_steps(function, is_wanted):
     assert memory.numpy().tolist() == [0, 1, 4, 13, 40, 121, 364]
 
 
-def test_no_early_start_where_a_node_has_two_followers(function):
-    memory, weight = hiprt.zeros(4, np.int32), hiprt.array(np.array([3], np.int32))
-    cells = [memory[i : i + 1] for i in range(4)]
+@pytest.mark.parametrize(("followers", "fanout", "early"), [(2, 0, 2), (2, 2, 2), (3, 4, 3), (3, 2, 0)])
+def test_all_followers_of_a_kernel_start_early(function, followers, fanout, early):
+    """None does behind the joins that spread a wide fan-out: those are no kernels."""
+    memory, weight = hiprt.zeros(2 + followers, np.int32), hiprt.array(np.array([3], np.int32))
+    cells = [memory[i : i + 1] for i in range(2 + followers)]
 
     def work():
         chain(function, cells[:2], weight)
-        chain(function, [cells[1], cells[2]], weight)
-        chain(function, [cells[1], cells[3]], weight)
+        for cell in cells[2:]:
+            chain(function, [cells[1], cell], weight)
 
-    assert Exec(record(work), hiprt.current_stream().device.index, overlap=True).overlaps == 0
+    stream = hiprt.current_stream()
+    exec_ = Exec(record(work), stream.device.index, fanout, overlap=True)
+    assert exec_.overlaps == early
+    exec_.launch(stream)
+    assert memory.numpy().tolist() == [0, 1, *[4] * followers]
 
 
 def test_a_weight_written_in_the_step_is_read_after_the_wait(function):
