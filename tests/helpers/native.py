@@ -4,7 +4,16 @@ import os
 import shlex
 import subprocess
 
+import pytest
+
 from hiprt.native import build
+
+# For tests of such programs, each of which takes long with one.
+SANITIZERS = [
+    "",
+    pytest.param("address,undefined", marks=pytest.mark.wide(turn="each")),
+    pytest.param("thread", marks=pytest.mark.wide(turn="each")),
+]
 
 
 def build_device(folder, sanitizer, monkeypatch, root):

@@ -1,6 +1,5 @@
 """libhiprt: what it exports, what its header says, and programs in C that use it."""
 
-import json
 import os
 import random
 import re
@@ -10,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from helpers.native import build_with_library, run_sanitized
+from helpers.native import SANITIZERS, build_with_library, run_sanitized
 
 import hiprt
 from hiprt import core
@@ -18,15 +17,8 @@ from hiprt.allocator import arena
 from hiprt.flags import Flags
 from hiprt.graphs import Recording
 from hiprt.graphs.record.declarations import outlined
-from hiprt.graphs.record.dump import as_dict
 from hiprt.hip import lib
 from hiprt.native import build
-
-SANITIZERS = [
-    "",
-    pytest.param("address,undefined", marks=pytest.mark.wide(turn="each")),
-    pytest.param("thread", marks=pytest.mark.wide(turn="each")),
-]
 
 
 def functions():
@@ -213,28 +205,3 @@ def test_wrong_uses_in_cpp(sanitizer, tmp_path, monkeypatch, root):
     """Each is an exception that says what was wrong, and the step goes on: failures.cpp."""
     program = build_with_library(tmp_path, root / "tests" / "native" / "failures.cpp", sanitizer, monkeypatch, root)
     assert run_sanitized(program) == "ok\n"
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("sanitizer", SANITIZERS)
-def test_steps_in_c(sanitizer, tmp_path, monkeypatch, root):
-    """Every rung, budget and refusal of a step, two threads that take turns, and other code's work: steps.c."""
-    program = build_with_library(tmp_path, root / "tests" / "native" / "steps.c", sanitizer, monkeypatch, root)
-    assert run_sanitized(program) == "ok\n"
-    assert run_sanitized(program, "lost", HIPRT_CPU_QUIRKS="batch_stale") == "ok\n"
-    dumped = json.loads(run_sanitized(program, "dump"))
-    nodes, edges = dumped["nodes"], dumped["edges"]
-    assert dumped["name"] == 'a "name"'
-    assert [node["kernel_name"] for node in nodes] == ["scale", "fill", "copy", "add"]
-    assert [(edge["before"], edge["after"]) for edge in edges] == [(0, 2), (1, 3), (2, 3)]
-    assert [node["dependencies"] for node in nodes] == [[], [], [0], [1, 2]]
-    assert nodes[0]["arguments"][2] == "0xff"
-    assert nodes[0]["block"] == [256, 1, 1]
-    assert [access["access"] for access in nodes[3]["accesses"]] == ["read", "update"]
-    assert nodes[3]["bytes_read"] == 2 * nodes[3]["bytes_written"] == 2048
-    # The names are those of the files that Python writes.
-    with hiprt.Stream() as stream:
-        recording = Recording()
-        with recording.record(stream):
-            stream.fill(256, 0, 4, 9)
-        assert set(nodes[0]) <= set(as_dict(recording)["nodes"][0])
