@@ -6,17 +6,17 @@
 #include "room.h"
 #include "status.h"
 
-/* A buffer of a node, where it was when the placement was made. */
+/* A buffer of a node, where it was when all were listed. */
 typedef struct {
-  hiprt_range range;
+  hiprt_range range; /* of one byte at least: an empty buffer moves with the memory that it begins in */
   uint64_t reach; /* the last address of this and all entries before it */
   uint32_t node;
   uint32_t is_away; /* it belongs to a piece, which knows where it is */
 } entry;
 
-/* Memory that moved, or was to be moved: the entries [first, first + count), which begin in [start, end) now. */
+/* Memory that moved, or was to be moved: the entries [first, first + count) and no others begin in [start, end) now. */
 typedef struct {
-  uint64_t start, end, size; /* size: from the start to the end of the last buffer that begins in it */
+  uint64_t start, end, size; /* size: from the start to the end, or to that of a buffer that begins in it and reaches further */
   uint32_t first, count;
   int is_new; /* moved by the moves that are looked at now */
   uint64_t gap_start, gap_end; /* where no buffer lies but those of pieces, around where it went last */
@@ -55,7 +55,10 @@ static int list(hiprt_placement *p) {
   p->n_entries = p->n_pieces = 0;
   for (uint32_t i = 0; i < size; i++) {
     hiprt_recorder_node(p->recorder, i, &n);
-    for (uint32_t k = 0; k < n.n_ranges; k++) entries[p->n_entries++] = (entry){n.ranges[k], 0, i, 0};
+    for (uint32_t k = 0; k < n.n_ranges; k++) {
+      const uint64_t start = n.ranges[k].start, end = n.ranges[k].end;
+      entries[p->n_entries++] = (entry){{start, end > start ? end : start + 1}, 0, i, 0};
+    }
     for (uint32_t k = 0; k < n.n_addresses; k++) {
       uint64_t address;
       memcpy(&address, n.payload + n.addresses[k], sizeof address);
@@ -111,11 +114,11 @@ static uint32_t entry_at(const hiprt_placement *p, uint64_t address) {
   return low;
 }
 
-/* Add a piece that lies where it was when the placement was made. */
+/* Add a piece that lies where it was when all buffers were listed. */
 static int add_piece(hiprt_placement *p, const hiprt_move *m, uint32_t *out_piece) {
   const int status = hiprt_room((void **)&p->pieces, p->n_pieces, 1, &p->pieces_room, sizeof *p->pieces, "hiprt_placement");
   if (status) return status;
-  piece made = {m->start, m->end, 0, entry_at(p, m->start), 0, 0, 0, 0};
+  piece made = {m->start, m->end, m->end - m->start, entry_at(p, m->start), 0, 0, 0, 0};
   for (uint32_t i = made.first; i < p->n_entries && p->entries[i].range.start < m->end; i++, made.count++) {
     p->entries[i].is_away = 1;
     const uint64_t size = p->entries[i].range.end - m->start;
@@ -142,21 +145,15 @@ static int find_piece(hiprt_placement *p, const hiprt_move *m, uint32_t *found) 
   return add_piece(p, m, found);
 }
 
-/* Find the pieces of all moves. Where a move cuts earlier ones, all buffers are listed anew. */
-static int find_pieces(hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves) {
+/* Find the pieces of all moves; *out_are_found is 0 where one is no piece and shares memory with some. */
+static int find_pieces(hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves, int *out_are_found) {
   int status = hiprt_room((void **)&p->found, 0, n_moves, &p->found_room, sizeof *p->found, "hiprt_placement");
-  if (status) return status;
-  int is_listed = 0;
-  for (uint32_t i = 0; i < n_moves; i++) {
+  *out_are_found = 1;
+  for (uint32_t i = 0; !status && *out_are_found && i < n_moves; i++) {
     status = find_piece(p, moves + i, p->found + i);
-    if (!status && p->found[i] == UINT32_MAX) {
-      if (is_listed++) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", "the moves overlap");
-      status = list(p);
-      i = UINT32_MAX; /* from the first again */
-    }
-    if (status) return status;
+    *out_are_found = p->found[i] != UINT32_MAX;
   }
-  return 0;
+  return status;
 }
 
 /* Whether memory is free of buffers that belong to no piece. The gap that it lies in is noted: it stays one while there are these
@@ -172,27 +169,36 @@ static int is_gap(const hiprt_placement *p, piece *own, uint64_t start, uint64_t
   return 1;
 }
 
-/* Whether memory is free of all buffers but those of pieces that move now. */
+/* Whether memory is free of all buffers and pieces but those that move now. */
 static int is_free(const hiprt_placement *p, piece *own, uint64_t start, uint64_t end) {
   if (!is_gap(p, own, start, end)) return 0;
   for (uint32_t i = 0; i < p->n_pieces; i++) {
     const piece *each = p->pieces + i;
-    if (!each->is_new && each->count && each->start < end && start < each->start + each->size) return 0;
+    if (!each->is_new && each->start < end && start < each->start + each->size) return 0;
   }
   return 1;
 }
 
-static int check(const hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves) {
-  for (uint32_t i = 0; i < n_moves; i++) {
+/* Whether each piece that moves comes to lie apart from all others. */
+static int are_apart(const hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves) {
+  int are_apart = 1;
+  for (uint32_t i = 0; i < n_moves; i++) p->pieces[p->found[i]].is_new = 1;
+  for (uint32_t i = 0; are_apart && i < n_moves; i++) {
     piece *own = p->pieces + p->found[i];
     const uint64_t end = moves[i].to + own->size;
-    int is_alone = is_free(p, own, moves[i].to, end);
+    are_apart = is_free(p, own, moves[i].to, end);
     for (uint32_t k = 0; k < i; k++)
-      is_alone &= end <= moves[k].to || moves[k].to + p->pieces[p->found[k]].size <= moves[i].to;
-    if (!is_alone)
-      return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", "memory that the step uses otherwise, so that edges could change");
+      are_apart &= end <= moves[k].to || moves[k].to + p->pieces[p->found[k]].size <= moves[i].to;
   }
-  return 0;
+  for (uint32_t i = 0; i < n_moves; i++) p->pieces[p->found[i]].is_new = 0;
+  return are_apart;
+}
+
+/* Find the pieces of all moves, and whether they may go where they are to. */
+static int place(hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves, int *out_may_go) {
+  const int status = find_pieces(p, n_moves, moves, out_may_go);
+  if (!status && *out_may_go) *out_may_go = are_apart(p, n_moves, moves);
+  return status;
 }
 
 /* List the nodes of the entries of a piece that were not listed before. */
@@ -214,23 +220,25 @@ int hiprt_placement_find(hiprt_placement *p, uint32_t n_moves, const hiprt_move 
   for (uint32_t i = 0; i < n_moves; i++)
     if (moves[i].start >= moves[i].end || (i && moves[i].start < moves[i - 1].end))
       return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", "the moves are not ascending and disjoint");
-  int status = find_pieces(p, n_moves, moves);
+  int may_go, status = place(p, n_moves, moves, &may_go);
+  if (!status && !may_go) {
+    /* What is in the way may be an earlier move alone, which is forgotten where all buffers are listed anew. */
+    status = list(p);
+    if (!status) status = place(p, n_moves, moves, &may_go);
+    if (!status && !may_go)
+      status = hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", "memory that the step uses otherwise, so that edges could change");
+  }
   if (status) return status;
-  for (uint32_t i = 0; i < n_moves; i++) p->pieces[p->found[i]].is_new = 1;
-  status = check(p, n_moves, moves);
   p->turn++;
   uint32_t count = 0;
-  for (uint32_t i = 0; i < n_moves; i++) {
-    p->pieces[p->found[i]].is_new = 0;
-    count = list_nodes(p, p->pieces + p->found[i], count);
-  }
+  for (uint32_t i = 0; i < n_moves; i++) count = list_nodes(p, p->pieces + p->found[i], count);
   hiprt_node n;
-  for (uint32_t i = 0; !status && i < count; i++) {
+  for (uint32_t i = 0; i < count; i++) {
     hiprt_recorder_work(p->recorder, p->nodes[i], &n);
     *out_bytes += n.payload_size;
   }
   *out_count = count;
-  return status;
+  return 0;
 }
 
 void hiprt_placement_move(hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves) {

@@ -102,10 +102,34 @@ static void moves(const lane *l) {
   CHECK(!hipFree(pool));
 }
 
+/* Where memory lies is known also once other memory has taken its place. */
+static void moves_over_moves(const lane *l) {
+  enum { PLACES = 6 };
+  static int host[2 * SIZE];
+  int *at[PLACES];
+  CHECK(!hipMalloc((void **)at, PLACES * sizeof(int[SIZE])));
+  for (int i = 1; i < PLACES; i++) at[i] = at[0] + i * SIZE;
+  for (int i = 0; i < 2 * SIZE; i++) host[i] = i;
+  CHECK(!hipMemcpy(at[0], host, sizeof host, hipMemcpyHostToDevice));
+  hiprt_step *step = make_step(HIPRT_RUNGS & ~(1u << HIPRT_UPDATE), 0);
+  chain(step, l, at[0], at[2], at[4]);
+  /* One that the step does not use goes to a place, one that it uses takes that place, and goes on. */
+  const hiprt_move both[] = {moved(at[1], at[3]), moved(at[4], at[5])}, each[] = {moved(at[0], at[3]), moved(at[3], at[1])};
+  CHECK(!hiprt_step_move(step, l->stream, 2, both, 0, 0));
+  for (int i = 0; i < 2; i++) CHECK(!hiprt_step_move(step, l->stream, 1, each + i, 0, 0));
+  expect_chain(l, at[5], SIZE);
+  /* Over a buffer would come an array that the step does not use, and the part of one that it does not use. */
+  const hiprt_move wrong[] = {moved(at[4], at[5]), {(uintptr_t)at[2], (uintptr_t)at[4], (uintptr_t)at[0]}};
+  for (int i = 0; i < 2; i++) CHECK(hiprt_step_move(step, l->stream, 1, wrong + i, 0, 0) == HIPRT_E_ARGUMENT);
+  hiprt_step_release(step);
+  CHECK(!hipFree(at[0]));
+}
+
 int main(void) {
   lane l;
   start(&l);
   moves(&l);
+  moves_over_moves(&l);
   finish(&l);
   puts("ok");
   return 0;

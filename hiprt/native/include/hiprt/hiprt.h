@@ -303,13 +303,13 @@ typedef struct {
 
 /* Launch again what the step launched last, with buffers at other addresses: every buffer that begins in memory that moves.
  * It costs nothing for nodes that use none of it. The moves are ascending and disjoint; memory may take the place of other
- * memory that moves. The edges stay, so that nothing may come to lie where the step has another buffer. It waits for the
- * last launch of the executable graph, which is then patched; where the rules or the budget allow no patch, it is launched
- * by another rung.
+ * memory that moves. The edges stay, so that no memory that moves may come to lie where the step has another buffer, whether
+ * the step uses that memory or not. It waits for the last launch of the executable graph, which is then patched; where the
+ * rules or the budget allow no patch, it is launched by another rung.
  * Ownership: none. Threads: any, but for one that records the step; the calls take turns. Errors: HIPRT_E_ARGUMENT before
- * the first hiprt_step_end, where edges could change, and where the step has work of other code in it, of which it is not
- * known where its addresses are: nothing has changed. Where HIP refuses a change its status: nothing has run, and the step
- * is to be recorded again. Else as hiprt_step_end. */
+ * the first hiprt_step_end, where edges could change or moves are not ascending and disjoint, and where the step has work of
+ * other code in it, of which it is not known where its addresses are: nothing has changed. Where HIP refuses a change its
+ * status: nothing has run, and the step is to be recorded again. Else as hiprt_step_end. */
 int hiprt_step_move(hiprt_step *step, hiprt_stream *stream, uint32_t n_moves, const hiprt_move *moves,
                     hiprt_outcome *out_outcome, int *out_ran);
 /* The first difference that hiprt_step_verify found. */
