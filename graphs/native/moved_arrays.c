@@ -220,7 +220,9 @@ int hiprt_placement_find(hiprt_placement *p, uint32_t n_moves, const hiprt_move 
   for (uint32_t i = 0; i < n_moves; i++)
     if (moves[i].start >= moves[i].end || (i && moves[i].start < moves[i - 1].end))
       return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", "the moves are not ascending and disjoint");
-  int may_go, status = place(p, n_moves, moves, &may_go);
+  /* Pieces that no buffer begins in add up where other memory is named each time. */
+  int may_go, status = p->n_pieces > p->n_entries + n_moves ? list(p) : 0;
+  if (!status) status = place(p, n_moves, moves, &may_go);
   if (!status && !may_go) {
     /* What is in the way may be an earlier move alone, which is forgotten where all buffers are listed anew. */
     status = list(p);

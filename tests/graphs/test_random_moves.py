@@ -32,7 +32,8 @@ ACCESS = {
     "copy": (READ, WRITE),
     "fill": (WRITE,),
 }
-WORDS_OF_A_DUMP = {READ: "read", WRITE: "write", READ_WRITE: "update"}
+# What a dump calls them.
+NAMES = {READ: "read", WRITE: "write", READ_WRITE: "update"}
 
 
 @cache
@@ -208,7 +209,7 @@ class Machine:
         for shown, node in zip(dump["nodes"], self.nodes, strict=True):
             assert shown["kernel_name"] == node.name
             assert [int(argument, 16) for argument in shown["arguments"]] == list(node.arguments)
-            wanted = [(WORDS_OF_A_DUMP[access], start, end) for access, start, end in node.buffers]
+            wanted = [(NAMES[access], start, end) for access, start, end in node.buffers]
             assert [(each["access"], each["start"], each["end"]) for each in shown["accesses"]] == wanted
         assert are_ordered(self.nodes, dump["edges"])
 
@@ -243,7 +244,7 @@ class Machine:
             buffers = [b for node in self.nodes for _, *b in node.buffers]
             used = [piece for piece in self.known if any(piece[0] <= b[0] < piece[1] for b in buffers)]
             return self.draw.choice(used if used and kind < 0.7 else self.known)
-        if kind < 0.97:  # what several arrays lie in
+        if kind < 0.97 and len(self.known) > 1:  # what several arrays lie in
             first, second = sorted(self.draw.sample(self.known, 2))
             return first[0], max(first[1], second[1])
         start = self.draw.randrange(WORDS - 1)

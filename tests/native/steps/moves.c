@@ -125,11 +125,27 @@ static void moves_over_moves(const lane *l) {
   CHECK(!hipFree(at[0]));
 }
 
+/* Memory that the step does not use, other memory each time, is forgotten: to look through all of it would take ten minutes. */
+static void moves_of_nothing(const lane *l) {
+  enum { MOVES = 100, CALLS = 10000 };
+  hiprt_move unused[MOVES];
+  uint64_t next = 64;
+  hiprt_step *step = make_step(HIPRT_RUNGS, 0);
+  step_by(step, l, 3);
+  for (int i = 0; i < CALLS; i++) {
+    for (int k = 0; k < MOVES; k++, next += 64) unused[k] = (hiprt_move){next, next + 64, next};
+    CHECK(!hiprt_step_move(step, l->stream, MOVES, unused, 0, 0));
+  }
+  expect(l, 3);
+  hiprt_step_release(step);
+}
+
 int main(void) {
   lane l;
   start(&l);
   moves(&l);
   moves_over_moves(&l);
+  moves_of_nothing(&l);
   finish(&l);
   puts("ok");
   return 0;
