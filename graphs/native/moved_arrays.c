@@ -181,17 +181,17 @@ static int is_free(const hiprt_placement *p, piece *own, uint64_t start, uint64_
 
 /* Whether each piece that moves comes to lie apart from all others. */
 static int are_apart(const hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves) {
-  int are_apart = 1;
+  int is_apart = 1;
   for (uint32_t i = 0; i < n_moves; i++) p->pieces[p->found[i]].is_new = 1;
-  for (uint32_t i = 0; are_apart && i < n_moves; i++) {
+  for (uint32_t i = 0; is_apart && i < n_moves; i++) {
     piece *own = p->pieces + p->found[i];
     const uint64_t end = moves[i].to + own->size;
-    are_apart = is_free(p, own, moves[i].to, end);
+    is_apart = is_free(p, own, moves[i].to, end);
     for (uint32_t k = 0; k < i; k++)
-      are_apart &= end <= moves[k].to || moves[k].to + p->pieces[p->found[k]].size <= moves[i].to;
+      is_apart &= end <= moves[k].to || moves[k].to + p->pieces[p->found[k]].size <= moves[i].to;
   }
   for (uint32_t i = 0; i < n_moves; i++) p->pieces[p->found[i]].is_new = 0;
-  return are_apart;
+  return is_apart;
 }
 
 /* Find the pieces of all moves, and whether they may go where they are to. */

@@ -14,7 +14,8 @@ int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t en
 /* cffi end */
 
 /* Append a node that was captured; the recorder takes references. deps: the earlier nodes that it waits for, ascending,
- * and overlaps: whether its kernel does so by itself; NULL: they follow from what it touches. All nodes of a recorder are appended in one of these ways. */
+ * and overlaps: whether its kernel does so by itself; NULL: they follow from what it touches. All nodes of a recorder are
+ * appended in one of these ways. */
 int hiprt_recorder_add_captured(hiprt_recorder *recorder, uint32_t kind, hiprt_kernel *kernel, const void *payload,
                                 uint32_t size, hiprt_captured *captured, hipGraphNode_t source, const uint32_t *deps,
                                 uint32_t n_deps, int overlaps);

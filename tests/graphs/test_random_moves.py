@@ -133,7 +133,7 @@ def random_nodes(draw, arrays):
         name = draw.choice(("mix", "mix", "add", "copy", "fill"))
         # An empty copy or fill is no node.
         count = draw.choice((1, 2, 3, 4, 4, 8, 0 if name in ("mix", "add") else 1))
-        places = [draw.choice(arrays) for _ in ACCESS[name] if _]
+        places = [draw.choice(arrays) for access in ACCESS[name] if access]
         # Some reach behind the end of their array.
         tops = [max(1, end - start - WORD * draw.choice((1, count, count, count))) for start, end in places]
         addresses = tuple(start + draw.randrange(0, top, WORD) for (start, _), top in zip(places, tops))

@@ -285,8 +285,8 @@ void hiprt_step_cancel(hiprt_step *step);
 /* Launch a graph (hipGraph_t) that other code captured, or made, as the step's nodes, with the edges that it has; NVIDIA's
  * programmatic edges stay such where `overlap` of the rules is set. A later graph of the same work is compared with it, and
  * what differs is patched, instead of being instantiated. Where the HIP library does not tell a kernel's arguments, that
- * kernel counts as changed. out_outcome and out_ran: as for
- * hiprt_step_end. is_given: nonzero gives the graph to the step; with 0 it is copied where it is other work than the last.
+ * kernel counts as changed. out_outcome and out_ran: as for hiprt_step_end. is_given: nonzero gives the graph to the step;
+ * with 0 it is copied where it is other work than the last.
  * Ownership: a graph that is given is the step's, also if this fails, and is destroyed when nothing needs it any more.
  * Threads: any, but for one that records the step; the calls take turns. Errors: HIPRT_E_FOREIGN where a node is none
  * that can be launched again (host functions, copies from or to the host, memory that is allocated or freed): nothing has
