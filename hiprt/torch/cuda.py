@@ -113,22 +113,40 @@ class Cuda:
             What the function raises, or torch, where some of it cannot be captured.
         """
         if is_first:
-            return self.captured(function, None)
+            return self.captured(function, self.torch.cuda.graph_pool_handle())
         if self.pool is None:
             handle = self.torch.cuda.graph_pool_handle()
             self.pool = handle, self.captured(lambda: self.torch.zeros(1, device=self.side.device), handle)
         return self.captured(function, self.pool[0])
 
     def captured(self, function: Callable[[], Any], pool: Any) -> Captured:
-        """Capture with memory of a pool of torch's, or of a new one."""
+        """Capture with memory of a pool of torch's."""
         graph = self.torch.cuda.CUDAGraph(keep_graph=True)
         with self.torch.cuda.stream(self.side):
             graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 results = function()
+                graph.capture_end()
             except BaseException:
-                with suppress(RuntimeError):
-                    graph.capture_end()
+                self.abandon(graph, pool)
                 raise
-            graph.capture_end()
         return Captured(int(graph.raw_cuda_graph()), results, graph)
+
+    def abandon(self, graph: Any, pool: Any) -> None:
+        """End a capture that failed on the stream that captures, so that torch works on as it did before.
+
+        Where CUDA has given the capture up, torch's ``capture_end`` fails before it has told torch's allocator, which
+        would give no memory back from then on, and torch's random numbers, which could not be drawn any more. Another
+        capture, of next to nothing, tells those.
+        """
+        with suppress(RuntimeError):
+            graph.capture_end()
+            return
+        for end in (self.torch._C._cuda_endAllocateToPool, self.torch._C._cuda_releasePool):
+            with suppress(RuntimeError):  # newer versions of torch have told the allocator
+                end(self.index, pool)
+        with suppress(RuntimeError):
+            other = self.torch.cuda.CUDAGraph(keep_graph=True)
+            other.capture_begin(capture_error_mode="thread_local")
+            self.torch.zeros(1, device=self.side.device)
+            other.capture_end()

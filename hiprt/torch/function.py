@@ -85,7 +85,9 @@ class Graphed:
         self.overwrite = overwrite
         self.adopted = Adopted(self.name)
         given = owners_of(torch, function) if weights is None else listed(torch, weights)
-        self.modules = list(dict.fromkeys(each for each in given if isinstance(each, torch.nn.Module)))
+        named = [each for module in given if isinstance(module, torch.nn.Module) for each in module.named_modules()]
+        self.modules = [module for _, module in named]
+        self.module_labels = [f"training of {path or type(module).__name__}" for path, module in named]
         self.slots = list(slots_of(torch, given))
         self.labels = [label for label, _, _ in self.slots]
         self.numbers: dict[tuple[Form, ...], int] = {}  # of what the weights have been
@@ -147,9 +149,18 @@ class Graphed:
             return self.eagerly(partial(self.run, args, kwargs), kept.refused or "HIPRT_GRAPH=0", why)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function itself."""
+        """Call the function itself. Results carry no gradients, also where the function records some."""
         with self.torch.no_grad():
-            return self.function(*args, **kwargs)
+            results = self.function(*args, **kwargs)
+        flatten = self.torch.utils._pytree.tree_flatten
+        leaves, tree = flatten(results)
+        found = [i for i, leaf in enumerate(leaves) if isinstance(leaf, self.torch.Tensor) and leaf.grad_fn is not None]
+        if not found:
+            return results
+        given = {id(each) for each in flatten((args, kwargs))[0]}
+        for i in found:
+            leaves[i] = leaves[i] if id(leaves[i]) in given else leaves[i].detach()
+        return self.torch.utils._pytree.tree_unflatten(leaves, tree)
 
     def change(self, signature: tuple[Any, ...]) -> tuple[Kept | None, str]:
         """Return what is kept of a signature that differs from the last call's, and the first difference."""
@@ -193,13 +204,30 @@ class Graphed:
         if len(devices) != 1 or tensors[0].device.index != self.device.index:
             kept.refused = f"tensors are on {', '.join(sorted(map(str, devices))) or 'no device'}"
             return self.eagerly(function, kept.refused, why)
-        seeds = self.device.seeds()
+        seeds, gradients = self.device.seeds(), list(map(gradient, tensors))
         with own_casts(self.torch):
             results = self.device.rehearse(function)
         if self.device.seeds() != seeds:
             kept.refused = "it draws random numbers: give them to it as an argument"
+        else:
+            kept.refused = self.left_behind(tensors, gradients)
         self.stats.count(Event(self.name, "eager", "first call of this signature", difference=why))
         return results
+
+    def left_behind(self, tensors: list[Any], gradients: list[Any]) -> str:
+        """Return what the function put elsewhere than into its results, which a replay does not; empty for nothing."""
+        inputs = len(tensors) - len(self.slots)
+        for (label, place, key), tensor in zip(self.slots, tensors[inputs:]):
+            if place[key] is not tensor:
+                return f"it puts another tensor in the place of {label}: write to that one, or return it"
+        for i, (tensor, before) in enumerate(zip(tensors, gradients)):
+            if gradient(tensor) is not before:
+                return f"it leaves a gradient at {self.label(i, inputs)}: return gradients, or set them to None"
+        return ""
+
+    def label(self, i: int, inputs: int) -> str:
+        """Return the name of the tensor with a number among those of the arguments and the weights."""
+        return f"tensor {i} of the arguments" if i < inputs else self.labels[i - inputs]
 
     def eagerly(self, function: Callable[[], Any], reason: str, why: str) -> Any:
         """Run the function itself, and say why."""
@@ -275,16 +303,16 @@ class Graphed:
         where = ""
         if moved:
             i = moved[0]
-            name = f"tensor {i} of the arguments" if i < inputs else self.labels[i - inputs]
-            where = f"{name}: {before[i]:#x} -> {starts[i]:#x}"
+            where = f"{self.label(i, inputs)}: {before[i]:#x} -> {starts[i]:#x}"
         self.stats.count(Event(self.name, "capture", f"{len(moved)} tensors lie elsewhere", 0, where))
 
     def difference(self, signature: tuple[Any, ...]) -> str:
         """Describe the first argument that is of another kind than at the last call."""
         if self.signature is None:
             return ""
-        names = "arguments", "named arguments", "autocast", "training"
-        told = (differs(*each) for each in zip(names, self.signature, signature))
+        names = "arguments", "named arguments", "autocast"
+        told = [differs(*each) for each in zip(names, self.signature, signature)]
+        told += [differs(*each) for each in zip(self.module_labels, self.signature[3], signature[3])]
         found = next((each for each in told if each), "")
         if found or self.signature[-1] == signature[-1]:
             return found
@@ -361,6 +389,11 @@ def extent(tensor: Any) -> int:
     return int((last + 1) * tensor.element_size())
 
 
+def gradient(tensor: Any) -> Any:
+    """Return the gradient that a tensor has, and None for one that may have none."""
+    return tensor.grad if tensor.requires_grad and tensor.is_leaf else None
+
+
 @contextmanager
 def own_casts(torch: Any) -> Iterator[None]:
     """Let no casts of weights be shared with what else runs under autocast, whose memory goes when its context ends."""
@@ -423,7 +456,7 @@ def graphed(
     ----------
     function : callable
         Takes and returns tensors, also in lists and dictionaries. Its Python code runs while it is captured only. It
-        runs without gradients.
+        runs without gradients, unless it records some itself, and its results carry none.
     weights : module, dict, or iterable of modules, dicts and tensors, optional
         Tensors besides the arguments that may be replaced between calls. By default those of the module that the
         function is, or is a method of. Other tensors must stay where they are.

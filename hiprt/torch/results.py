@@ -8,6 +8,11 @@ from typing import Any, NamedTuple
 __all__ = ["Results"]
 
 
+def told_by(tensor: Any) -> tuple[Any, bool, bool]:
+    """Return what a view has from the tensor that it is made of, besides where it begins and what its axes are."""
+    return tensor.dtype, tensor.is_conj(), tensor.is_neg()
+
+
 class View(NamedTuple):
     """A result that lies in the memory of an argument or weight.
 
@@ -46,7 +51,7 @@ class Results:
     Raises
     ------
     ValueError
-        A result is a view of an argument as another dtype.
+        A result is a view of an argument as another dtype, or conjugated or negated.
     """
 
     def __init__(self, torch: Any, results: Any, tensors: Sequence[Any], memory: Sequence[tuple[int, int]]) -> None:
@@ -66,8 +71,8 @@ class Results:
         address = leaf.data_ptr()
         for i, (start, size) in enumerate(memory):
             if start <= address < start + size:
-                if leaf.dtype != tensors[i].dtype:
-                    raise ValueError("a result is a view of an argument as another dtype")
+                if told_by(leaf) != told_by(tensors[i]):
+                    raise ValueError("a result is a view of an argument as another dtype, or conjugated or negated")
                 return View(i, (address - start) // leaf.element_size())
         return None
 

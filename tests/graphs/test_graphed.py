@@ -1,6 +1,8 @@
 """`hiprt.torch.graphed` on the CPU device: tensors of torch's, kernels of other code, captures of our own."""
 
 import random
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from hiprt.graphs.record.argument_difference import ArgumentDifference  # noqa: 
 from hiprt.graphs.record.recording import Recording  # noqa: E402
 from hiprt.hip import call, lib  # noqa: E402
 from hiprt.torch import function  # noqa: E402
+from hiprt.torch.cuda import Cuda  # noqa: E402
 
 LAYERS = 12
 
@@ -246,6 +249,19 @@ def test_results_in_place_and_views(device):
         assert (found[-1]["y"].data_ptr() == found[-2]["y"].data_ptr()) == own
 
 
+def test_a_view_that_is_conjugated_is_no_plain_view(device):
+    """It has the address of the argument, and other values."""
+    works = {"conjugated": torch.conj, "conjugated part": lambda x: torch.conj(x).imag}
+    runs = [hiprt.torch.graphed(work, name=name) for name, work in works.items()]
+    for _ in range(4):
+        x = torch.view_as_complex(tensor(1).view(torch.float32).view(-1, 2))
+        for run in runs:
+            assert torch.equal(run(x), run.function(x))
+    for run in runs:
+        reason = next(reversed(run.explain())).reason
+        assert reason.endswith("a result is a view of an argument as another dtype, or conjugated or negated")
+
+
 def test_what_changes_in_place_changes_once_a_call(device):
     """Also in the first calls, of which some rehearse and capture."""
 
@@ -289,6 +305,76 @@ def test_what_cannot_be_a_graph_runs_eagerly(device):
             assert isinstance(run(tensor(1)), torch.Tensor)
         assert reason in run.explain()[-1].reason
         assert run.stats.rungs["eager"] == 4
+
+
+@pytest.mark.parametrize("tells_first", [False, True])
+def test_a_capture_that_fails_leaves_torch_as_it_was(tells_first):
+    """Its allocator and its random numbers, which some versions of torch tell nothing where a capture fails."""
+
+    class Torch:
+        """Stands for torch: what of it takes part in captures."""
+
+        def __init__(self):
+            self.pools, self.taken, self.released = 0, [], []
+            self.is_drawing_captured = self.has_failed = False
+            self.cuda = self._C = self
+
+        def stream(self, _):
+            return nullcontext()
+
+        def graph_pool_handle(self):
+            self.pools += 1
+            return (0, self.pools)
+
+        def CUDAGraph(self, keep_graph):
+            return TorchGraph()
+
+        def zeros(self, n, device):
+            assert device == "cuda"
+
+        def _cuda_endAllocateToPool(self, index, pool):
+            if pool not in self.taken:
+                raise RuntimeError("not currently recording to mempool_id")
+            self.taken.remove(pool)
+
+        def _cuda_releasePool(self, index, pool):
+            self.released.append((index, pool))
+
+    class TorchGraph:
+        def capture_begin(self, pool=None, capture_error_mode="global"):
+            self.pool = pool or fake.graph_pool_handle()
+            assert self.pool not in fake.taken
+            fake.taken.append(self.pool)
+            fake.is_drawing_captured, fake.has_failed = True, False
+
+        def capture_end(self):
+            if not fake.has_failed or tells_first:
+                fake._cuda_endAllocateToPool(0, self.pool)
+                fake.is_drawing_captured = False
+            if fake.has_failed:
+                raise RuntimeError("operation failed due to a previous error during capture")
+
+        def raw_cuda_graph(self):
+            return 7
+
+    fake, device = Torch(), object.__new__(Cuda)
+    device.torch, device.index, device.pool, device.side = fake, 3, None, SimpleNamespace(device="cuda")
+
+    def waits():
+        fake.has_failed = True
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    def is_given_up():
+        fake.has_failed = True
+
+    for is_first in (True, False):
+        for work, reason in ((waits, "not permitted"), (is_given_up, "previous error")):
+            with pytest.raises(RuntimeError, match=reason):
+                device.capture(work, is_first=is_first)
+            assert fake.taken == []
+            assert not fake.is_drawing_captured
+            assert device.capture(lambda: 1, is_first=is_first).results == 1
+    assert [index for index, _ in fake.released] == [3] * 4
 
 
 def test_arguments_in_which_tensors_cannot_be_found(device):
@@ -586,7 +672,106 @@ def test_a_module_in_another_mode_is_other_work(device):
         device.ours.synchronize()
         assert torch.equal(found, x * x + is_training)
     told = [event.difference for event in run.explain() if event.rung == "eager"]
-    assert told == ["", "training: (False,) -> (True,)"]
+    assert told == ["", "training of Layer: False -> True"]
+
+
+def test_a_module_inside_of_another_has_a_mode_too(device):
+    """A block of which one layer is frozen launches something else than one that trains as a whole."""
+
+    class Layer(torch.nn.Module):
+        def forward(self, x):
+            y = device.empty(x.numel())
+            layer(device.ours.handle, x, x, y, 256 * self.training)
+            return y
+
+    block, x = torch.nn.Sequential(Layer(), Layer()).eval(), tensor(1)
+    run = hiprt.torch.graphed(block, name="inner modes")
+    for is_training in (False, False, False, True, True, True, False):
+        block[1].train(is_training)
+        found = run(x)
+        device.ours.synchronize()
+        assert torch.equal(found, (x * x) * (x * x) + is_training)
+    told = [event.difference for event in run.explain() if event.rung == "eager"]
+    assert told == ["", "training of 1: False -> True"]
+
+
+def floats(value):
+    """Return a tensor of one number many times, which begins where torch's tensors on a GPU do."""
+    return tensor(0).view(torch.float32).fill_(float(value))
+
+
+def test_what_is_left_elsewhere_runs_eagerly(device):
+    """A replay sets no attributes: a weight that the function exchanges, and gradients of a backward pass."""
+    cache, weight = torch.nn.Module(), torch.nn.Parameter(floats(1))
+    cache.register_buffer("sums", floats(0))
+
+    def exchanges(x):
+        cache.sums = floats(0).copy_(cache.sums + x)
+        return cache.sums * 1
+
+    def differentiates(x):
+        with torch.enable_grad():
+            (weight * x).sum().backward()
+        return x + 1
+
+    added = hiprt.torch.graphed(exchanges, weights=cache)
+    derived = hiprt.torch.graphed(differentiates, weights=[weight])
+    for turn in range(1, 5):
+        assert torch.equal(added(floats(1)), floats(turn))
+        assert torch.equal(cache.sums, floats(turn))
+        assert torch.equal(derived(floats(turn)), floats(turn + 1))
+        assert torch.equal(weight.grad, floats(turn))
+        weight.grad = None
+    reasons = [next(reversed(run.explain())).reason for run in (added, derived)]
+    told = "it leaves a gradient at {}: return gradients, or set them to None"
+    assert reasons[0] == "it puts another tensor in the place of sums: write to that one, or return it"
+    assert reasons[1] == told.format("weight 0")
+    weight.requires_grad_(False)
+    derived = hiprt.torch.graphed(differentiates, weights=[weight])
+    for _ in range(2):
+        x = floats(1).requires_grad_()
+        derived(x)
+        assert torch.equal(x.grad, weight)
+    assert derived.explain()[-1].reason == told.format("tensor 0 of the arguments")
+
+
+def test_a_step_that_takes_its_gradients_away_is_a_graph(device):
+    """As one that trains may: what it leaves is in its weights."""
+    weight, x = torch.nn.Parameter(floats(1)), tensor(1)
+
+    def step(x):
+        with torch.enable_grad():
+            (weight * weight).sum().backward()
+        weight.grad = None
+        y = device.empty()
+        layer(device.ours.handle, x, x, y)
+        return y
+
+    run = hiprt.torch.graphed(step, weights=[weight], name="step")
+    for _ in range(4):
+        found = run(x)
+        device.ours.synchronize()
+        assert torch.equal(found, x * x)
+    assert run.stats.rungs["eager"] == 1
+
+
+def test_results_carry_no_gradients(device):
+    """Those of the capture would be of its tensors, not of the call's; an argument that carries one stays as it is."""
+    weight = torch.nn.Parameter(floats(1))
+
+    def forward(x):
+        with torch.enable_grad():
+            y = weight * 2
+            return {"y": y, "part": y[1:], "x": x}
+
+    run, x = hiprt.torch.graphed(forward, weights=[weight], name="recorded"), weight.view(-1)
+    for _ in range(4):
+        found = run(x)
+        assert found["x"] is x
+        assert not found["y"].requires_grad
+        assert not found["part"].requires_grad
+        assert torch.equal(found["y"], floats(2))
+    assert run.stats.rungs["eager"] == 1
 
 
 def test_casts_that_autocast_keeps_are_no_part_of_a_graph(device):
