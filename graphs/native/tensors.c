@@ -84,16 +84,23 @@ static uint64_t address_in(const DLTensor *t) { return (uint64_t)(uintptr_t)t->d
 
 static uint64_t alignment_of(const reader *r, uint64_t address) { return address & (0 - address) & (r->alignment - 1); }
 
+/* Refuse a tensor without an address that has elements: it is made of others, whose addresses it does not tell. */
+static int must_be_empty(PyObject *tensor) {
+  PyObject *count = PyObject_CallMethod(tensor, "numel", 0);
+  const int has_elements = count ? PyObject_IsTrue(count) : -1;
+  Py_XDECREF(count);
+  if (has_elements > 0) PyErr_Format(PyExc_RuntimeError, "a %S has no address of its own", (PyObject *)Py_TYPE(tensor));
+  return has_elements ? -1 : 0;
+}
+
 /* Give the address of a tensor, and what DLPack says of it; 1 where it says something, -1 with an exception. */
 static int address_of(const reader *r, PyObject *tensor, DLTensor *t, uint64_t *out_address) {
-  if (exchange(r, tensor, t)) {
-    *out_address = address_in(t);
-    return 1;
-  }
-  PyObject *number = PyObject_CallFunctionObjArgs(r->data_ptr, tensor, 0);
-  *out_address = number ? PyLong_AsUnsignedLongLong(number) : 0;
+  const int is_told = exchange(r, tensor, t);
+  PyObject *number = is_told ? 0 : PyObject_CallFunctionObjArgs(r->data_ptr, tensor, 0);
+  *out_address = is_told ? address_in(t) : number ? PyLong_AsUnsignedLongLong(number) : 0;
   Py_XDECREF(number);
-  return PyErr_Occurred() ? -1 : 0;
+  if (!is_told && PyErr_Occurred()) return -1;
+  return !*out_address && must_be_empty(tensor) ? -1 : is_told;
 }
 
 static int append_words(PyObject *words, const uint64_t *added, Py_ssize_t count) {

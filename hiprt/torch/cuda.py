@@ -94,7 +94,8 @@ class Cuda:
         current.wait_stream(self.side)
         for each in self.torch.utils._pytree.tree_leaves(results):
             if isinstance(each, self.torch.Tensor) and each.is_cuda:
-                each.record_stream(current)
+                with suppress(NotImplementedError):  # a sparse one, whose memory the side stream has again behind this one
+                    each.record_stream(current)
         return results
 
     def capture(self, function: Callable[[], Any], *, is_first: bool) -> Captured:
@@ -142,9 +143,10 @@ class Cuda:
         with suppress(RuntimeError):
             graph.capture_end()
             return
-        for end in (self.torch._C._cuda_endAllocateToPool, self.torch._C._cuda_releasePool):
-            with suppress(RuntimeError):  # newer versions of torch have told the allocator
-                end(self.index, pool)
+        names = "_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool", "_cuda_releasePool"
+        for name in names:  # the second is the first's older name; the newest torch has told the allocator already
+            with suppress(AttributeError, RuntimeError):
+                getattr(self.torch._C, name)(self.index, pool)
         with suppress(RuntimeError):
             other = self.torch.cuda.CUDAGraph(keep_graph=True)
             other.capture_begin(capture_error_mode="thread_local")

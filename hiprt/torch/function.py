@@ -129,7 +129,13 @@ class Graphed:
             words = bytearray()
             autocast = self.is_autocast("cuda"), self.autocast_dtype("cuda")
             modes = tuple([module.training for module in self.modules])
-            signature = self.reader.read(args, kwargs, autocast, modes, inputs, words)
+            try:
+                signature = self.reader.read(args, kwargs, autocast, modes, inputs, words)
+            except RecursionError:
+                raise
+            except RuntimeError as error:
+                reason = f"a tensor, sparse or made of others, does not tell where it is: {error}"
+                return self.eagerly(partial(self.run, args, kwargs), reason, "")
             kept, why = self.current, ""
             if signature is not self.signature:
                 kept, why = self.change(signature)

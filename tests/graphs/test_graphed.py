@@ -377,6 +377,39 @@ def test_a_capture_that_fails_leaves_torch_as_it_was(tells_first):
     assert [index for index, _ in fake.released] == [3] * 4
 
 
+def test_tensors_that_do_not_tell_where_they_are_run_eagerly(device):
+    """A graph of them would read the memory that the first ones had."""
+
+    class Wrapper(torch.Tensor):
+        """Made of another tensor, as sharded and quantised ones are."""
+
+        @staticmethod
+        def __new__(cls, inner):
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        def __init__(self, inner):
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, op, types, args=(), kwargs=None):
+            return op(*(each.inner if isinstance(each, cls) else each for each in args), **(kwargs or {}))
+
+    x, weights = tensor(1), {"w": tensor(2)}
+    nested = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], layout=torch.jagged)
+    run = hiprt.torch.graphed(lambda x: x * 2, weights=weights, name="hidden memory")
+    for _ in range(3):
+        assert torch.equal(run(Wrapper(x)), x * 2)
+        assert torch.equal(run(torch.eye(4).to_sparse()).to_dense(), 2 * torch.eye(4))
+        assert torch.equal(run(nested).values(), 2 * nested.values())
+        run(x)
+    weights["w"] = Wrapper(tensor(3))
+    assert torch.equal(run(x), x * 2)
+    assert "a tensor, sparse or made of others, does not tell where it is: a <class" in run.explain()[-1].reason
+    weights["w"] = torch.empty(0)
+    assert torch.equal(run(x), x * 2)
+    assert run.explain()[-1].reason == "first call of this signature"
+
+
 def test_arguments_in_which_tensors_cannot_be_found(device):
     """Other values are part of the signature: 1, 1.0 and True differ."""
     run = hiprt.torch.graphed(lambda x, *rest: x, name="values")
