@@ -94,7 +94,7 @@ class Cuda:
         current.wait_stream(self.side)
         for each in self.torch.utils._pytree.tree_leaves(results):
             if isinstance(each, self.torch.Tensor) and each.is_cuda:
-                with suppress(NotImplementedError):  # a sparse one, whose memory the side stream has again behind this one
+                with suppress(NotImplementedError):  # of sparse ones: their memory is used again behind this stream
                     each.record_stream(current)
         return results
 
