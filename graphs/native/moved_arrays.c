@@ -35,6 +35,8 @@ struct hiprt_placement {
   uint32_t *seen, turn; /* of each node: the last search that listed it */
 };
 
+static int refuse(const char *why) { return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", why); }
+
 static int by_start(const void *a, const void *b) {
   const hiprt_range x = ((const entry *)a)->range, y = ((const entry *)b)->range;
   return (x.start > y.start) - (x.start < y.start);
@@ -197,8 +199,12 @@ static int are_apart(const hiprt_placement *p, uint32_t n_moves, const hiprt_mov
 /* Find the pieces of all moves, and whether they may go where they are to. */
 static int place(hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves, int *out_may_go) {
   const int status = find_pieces(p, n_moves, moves, out_may_go);
-  if (!status && *out_may_go) *out_may_go = are_apart(p, n_moves, moves);
-  return status;
+  if (status || !*out_may_go) return status;
+  for (uint32_t i = 0; i < n_moves; i++)
+    if (moves[i].to > UINT64_MAX - p->pieces[p->found[i]].size)
+      return refuse("memory, or a buffer that reaches behind its end, would end past the last address: `to` is too high");
+  *out_may_go = are_apart(p, n_moves, moves);
+  return 0;
 }
 
 /* List the nodes of the entries of a piece that were not listed before. */
@@ -217,9 +223,10 @@ int hiprt_placement_find(hiprt_placement *p, uint32_t n_moves, const hiprt_move 
   *out_count = 0;
   *out_bytes = 0;
   *out_nodes = p->nodes;
-  for (uint32_t i = 0; i < n_moves; i++)
-    if (moves[i].start >= moves[i].end || (i && moves[i].start < moves[i - 1].end))
-      return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", "the moves are not ascending and disjoint");
+  for (uint32_t i = 0; i < n_moves; i++) {
+    if (moves[i].start >= moves[i].end) return refuse("a move has no bytes: its `end` is one past the last, behind its `start`");
+    if (i && moves[i].start < moves[i - 1].end) return refuse("the moves are not ascending and disjoint");
+  }
   /* Pieces that no buffer begins in add up where other memory is named each time. */
   int may_go, status = p->n_pieces > p->n_entries + n_moves ? list(p) : 0;
   if (!status) status = place(p, n_moves, moves, &may_go);
@@ -227,8 +234,7 @@ int hiprt_placement_find(hiprt_placement *p, uint32_t n_moves, const hiprt_move 
     /* What is in the way may be an earlier move alone, which is forgotten where all buffers are listed anew. */
     status = list(p);
     if (!status) status = place(p, n_moves, moves, &may_go);
-    if (!status && !may_go)
-      status = hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", "memory that the step uses otherwise, so that edges could change");
+    if (!status && !may_go) status = refuse("memory that the step uses otherwise, so that edges could change");
   }
   if (status) return status;
   p->turn++;

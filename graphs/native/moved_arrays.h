@@ -10,8 +10,8 @@ int hiprt_placement_create(const hiprt_recorder *recorder, hiprt_placement **out
 void hiprt_placement_release(hiprt_placement *placement);
 /* List the nodes with a buffer that begins in memory that moves, each once, in `out_nodes`, which the placement owns
  * until the next call; *out_bytes: the size of their arguments.
- * HIPRT_E_ARGUMENT: memory would come to lie where other buffers of the recording are, the moves are not ascending and
- * disjoint, or work of other code is in it, of which nobody knows where its addresses are. */
+ * HIPRT_E_ARGUMENT: memory would come to lie where other buffers of the recording are, or past the last address, or the
+ * moves are empty, or not ascending and disjoint. */
 int hiprt_placement_find(hiprt_placement *placement, uint32_t n_moves, const hiprt_move *moves, uint32_t *out_count,
                          const uint32_t **out_nodes, uint64_t *out_bytes);
 /* Note that the moves found last were made. */

@@ -125,6 +125,26 @@ static void moves_over_moves(const lane *l) {
   CHECK(!hipFree(at[0]));
 }
 
+/* No memory ends past the last address, whether the step uses it or a buffer reaches behind its end, and none is empty. */
+static void impossible_moves(const lane *l) {
+  const uint64_t x = (uintptr_t)l->x, size = SIZE * sizeof(int), last = UINT64_MAX;
+  const hiprt_move past[] = {{16, 32, last - 15}, {x, x + size, last - size + 1}, {x, x + size, last}, {x, x + 4, last - 4}},
+                   empty[] = {{16, 16, 64}, {32, 16, 64}, {x, x, x}};
+  hiprt_step *step = make_step(HIPRT_RUNGS, 0);
+  step_by(step, l, 3);
+  for (size_t i = 0; i < sizeof past / sizeof *past; i++) {
+    CHECK(hiprt_step_move(step, l->stream, 1, past + i, 0, 0) == HIPRT_E_ARGUMENT);
+    CHECK(strstr(hiprt_failure_detail(), "past the last address"));
+  }
+  for (size_t i = 0; i < sizeof empty / sizeof *empty; i++) {
+    CHECK(hiprt_step_move(step, l->stream, 1, empty + i, 0, 0) == HIPRT_E_ARGUMENT);
+    CHECK(strstr(hiprt_failure_detail(), "has no bytes"));
+  }
+  CHECK(!hiprt_step_move(step, l->stream, 1, &(hiprt_move){16, 32, last - 16}, 0, 0));
+  expect(l, 3);
+  hiprt_step_release(step);
+}
+
 /* Memory that the step does not use, other memory each time, is forgotten: to look through all of it would take ten minutes. */
 static void moves_of_nothing(const lane *l) {
   enum { MOVES = 100, CALLS = 10000 };
@@ -145,6 +165,7 @@ int main(void) {
   start(&l);
   moves(&l);
   moves_over_moves(&l);
+  impossible_moves(&l);
   moves_of_nothing(&l);
   finish(&l);
   puts("ok");

@@ -297,7 +297,7 @@ int hiprt_step_adopt(hiprt_step *step, hiprt_stream *stream, uint64_t graph, int
  * Ownership: none. Threads: any; the calls take turns. Errors: HIPRT_E_ARGUMENT before the first hiprt_step_end; else as
  * hiprt_step_end. */
 int hiprt_step_again(hiprt_step *step, hiprt_stream *stream, hiprt_outcome *out_outcome, int *out_ran);
-/* Memory [start, end) that lies at `to` from now on. */
+/* Memory [start, end), of one byte at least, that lies at `to` from now on. */
 typedef struct {
   uint64_t start, end, to;
 } hiprt_move;
@@ -308,9 +308,10 @@ typedef struct {
  * the step uses that memory or not. It waits for the last launch of the executable graph, which is then patched; where the
  * rules or the budget allow no patch, it is launched by another rung.
  * Ownership: none. Threads: any, but for one that records the step; the calls take turns. Errors: HIPRT_E_ARGUMENT before
- * the first hiprt_step_end, where edges could change or moves are not ascending and disjoint, and where the step has work of
- * other code in it, of which it is not known where its addresses are: nothing has changed. Where HIP refuses a change its
- * status: nothing has run, and the step is to be recorded again. Else as hiprt_step_end. */
+ * the first hiprt_step_end, where edges could change, where moves are empty, or not ascending and disjoint, where memory would
+ * end past the last address, and where the step has work of other code in it, of which it is not known where its addresses are:
+ * nothing has changed. Where HIP refuses a change its status: nothing has run, and the step is to be recorded again. Else as
+ * hiprt_step_end. */
 int hiprt_step_move(hiprt_step *step, hiprt_stream *stream, uint32_t n_moves, const hiprt_move *moves,
                     hiprt_outcome *out_outcome, int *out_ran);
 /* The first difference that hiprt_step_verify found. */
