@@ -31,7 +31,10 @@ void hiprt_captured_release(hiprt_captured *captured) {
 }
 
 int hiprt_captured_claim(hiprt_captured *captured, hiprt_range range, uint8_t access) {
-  if (range.start >= range.end) return 0;
+  if (range.start > range.end)
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_captured",
+                      "a range ends before it starts: its first address comes first, then the one past the last");
+  if (range.start == range.end) return 0;
   const uint32_t count = captured->n_ranges;
   hiprt_range *ranges = realloc(captured->ranges, (count + 1) * sizeof *ranges);
   if (ranges) captured->ranges = ranges;

@@ -35,7 +35,7 @@ typedef struct {
 hiprt_captured *hiprt_captured_create(hipGraph_t graph, int device);
 hiprt_captured *hiprt_captured_retain(hiprt_captured *captured);
 void hiprt_captured_release(hiprt_captured *captured);
-/* Say that the work touches a range. */
+/* Say that the work touches a range. HIPRT_E_ARGUMENT: it ends before it starts. */
 int hiprt_captured_claim(hiprt_captured *captured, hiprt_range range, uint8_t access);
 /* Give the parameters of an opaque kernel, as its captured node has them: they are only read (G4). */
 int hiprt_captured_params(const hiprt_opaque *opaque, hipKernelNodeParams *out_params);

@@ -6,6 +6,8 @@
 #include "outline.h"
 #include "status.h"
 
+#define MOST (1ull << 62) /* bytes of all intermediates: sums with what aligns them are below 2^63 */
+
 /* What a plan is made of, in the arrays that hiprt_requests shows. */
 typedef struct {
   int64_t *sizes;
@@ -146,10 +148,15 @@ int hiprt_intermediates_place(const hiprt_outline *o, uint32_t nodes, uint32_t c
 int hiprt_intermediates_plan(const hiprt_recorder *recorder, uint32_t count, const hiprt_intermediate *all,
                              uint64_t *out_offsets, hiprt_plan *out_plan) {
   hiprt_outline o;
+  uint64_t left = MOST;
   *out_plan = (hiprt_plan){0};
-  for (uint32_t i = 0; i < count; i++)
-    if (all[i].start > all[i].end || all[i].end - all[i].start > INT64_MAX / 2 || (i && all[i].start < all[i - 1].end))
+  for (uint32_t i = 0; i < count; i++) {
+    if (all[i].start > all[i].end || (i && all[i].start < all[i - 1].end))
       return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_plan", "the intermediates are not ascending and disjoint");
+    if (all[i].end - all[i].start > left)
+      return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_plan", "the intermediates have more bytes than 2^62: an end is wrong");
+    left -= all[i].end - all[i].start;
+  }
   int status = hiprt_intermediates_outline(recorder, count, all, &o);
   if (!status) status = hiprt_intermediates_place(&o, hiprt_recorder_size(recorder), count, all, out_offsets, out_plan);
   free(o.words);

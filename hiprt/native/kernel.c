@@ -20,19 +20,27 @@ static int refuse(const hiprt_kernel *kernel, uint32_t argument) {
   return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_kernel_create", text);
 }
 
+static int refuse_size(const hiprt_kernel *kernel) {
+  char text[256];
+  snprintf(text, sizeof text, "%s: the arguments take more than %u bytes, the most that HIP passes: pass the address of some",
+           kernel->name, HIPRT_MAX_ARG_BYTES);
+  return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_kernel_create", text);
+}
+
 /* Find where the arguments lie, as the C ABI has it, and the sizes that follow from that. */
 static int lay_out(hiprt_kernel *kernel) {
-  uint32_t at = 0;
+  uint64_t at = 0;
   for (uint32_t i = 0; i < kernel->n_args; i++) {
     const hiprt_argument *a = kernel->args + i;
     if (!is_valid(a)) return refuse(kernel, i);
     at = (at + a->alignment - 1) / a->alignment * a->alignment;
-    kernel->offsets[i] = at;
+    kernel->offsets[i] = (uint32_t)at;
     at += a->size;
+    if (at > HIPRT_MAX_ARG_BYTES) return refuse_size(kernel);
     kernel->n_written += (a->access & HIPRT_WRITE) != 0;
     if (a->access) kernel->access[kernel->n_buffers++] = (uint8_t)a->access;
   }
-  kernel->args_size = (at + 7) / 8 * 8;
+  kernel->args_size = (uint32_t)(at + 7) / 8 * 8;
   kernel->payload_size = (uint32_t)(sizeof(hiprt_dims) + kernel->args_size + kernel->n_buffers * sizeof(hiprt_range));
   return 0;
 }
@@ -146,8 +154,16 @@ static void copy_argument(char *cell, const void *value, uint32_t size) {
     memcpy(cell, value, size);
 }
 
-void hiprt_kernel_pack(const hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args, const uint64_t *nbytes,
-                       char *out_payload) {
+static int refuse_buffer(const hiprt_kernel *kernel, uint32_t argument, uint64_t address, uint64_t nbytes) {
+  char text[320];
+  snprintf(text, sizeof text,
+           "%s, argument %u: %llu bytes from 0x%llx end past the last address; nbytes says what the kernel may touch",
+           kernel->name, argument, (unsigned long long)nbytes, (unsigned long long)address);
+  return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch_kernel", text);
+}
+
+int hiprt_kernel_pack(const hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args, const uint64_t *nbytes,
+                      char *out_payload) {
   char *at = out_payload + sizeof *dims;
   hiprt_range *ranges = (hiprt_range *)(at + kernel->args_size);
   const hiprt_dims clean = {.grid = {dims->grid[0], dims->grid[1], dims->grid[2]},
@@ -164,9 +180,11 @@ void hiprt_kernel_pack(const hiprt_kernel *kernel, const hiprt_dims *dims, void 
     uint64_t address;
     memcpy(&address, args[i], sizeof address);
     memcpy(cell, &address, sizeof address);
+    if (nbytes[buffer] > UINT64_MAX - address) return refuse_buffer(kernel, i, address, nbytes[buffer]);
     ranges[buffer] = (hiprt_range){address, address + nbytes[buffer]};
     buffer++;
   }
+  return 0;
 }
 
 /* Move the buffers, each by where its range begins: its address may be that of any element. */

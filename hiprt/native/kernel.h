@@ -42,8 +42,9 @@ void hiprt_kernel_move(const hiprt_kernel *kernel, char *payload, uint32_t n_mov
 /* cffi end */
 
 #define HIPRT_MAX_ARGS 64
-/* The most bytes of a payload: HIP passes no more than 4096 of arguments. */
-#define HIPRT_MOST_PAYLOAD (sizeof(hiprt_dims) + 4096 + HIPRT_MAX_ARGS * sizeof(hiprt_range))
+#define HIPRT_MAX_ARG_BYTES 4096 /* of all arguments together: HIP passes no more */
+/* The most bytes of a payload. */
+#define HIPRT_MOST_PAYLOAD (sizeof(hiprt_dims) + HIPRT_MAX_ARG_BYTES + HIPRT_MAX_ARGS * sizeof(hiprt_range))
 
 struct hiprt_kernel {
   atomic_uint references;
@@ -67,9 +68,10 @@ struct hiprt_kernel {
  * failure noted. packed: as in hiprt_kernel. */
 hiprt_kernel *hiprt_kernel_create_foreign(hipFunction_t function, const char *name, uint32_t n_args,
                                           const uint32_t *offsets, const uint32_t *sizes, size_t packed);
-/* Write a payload of pointers to the arguments, and of how many bytes each buffer has from its address. */
-void hiprt_kernel_pack(const hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args, const uint64_t *nbytes,
-                       char *out_payload);
+/* Write a payload of pointers to the arguments, and of how many bytes each buffer has from its address. HIPRT_E_ARGUMENT:
+ * a buffer would end past the last address. */
+int hiprt_kernel_pack(const hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args, const uint64_t *nbytes,
+                      char *out_payload);
 /* Return the number of addresses in a payload that lie in memory that moves. out_payload, unless NULL, receives them as
  * they are after the moves; it may be the payload itself. */
 uint32_t hiprt_kernel_moved(const hiprt_kernel *kernel, const char *payload, uint32_t n_moves, const hiprt_move *moves,

@@ -200,13 +200,17 @@ int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *payload
 int hiprt_launch_kernel(hiprt_stream *stream, hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args,
                         const uint64_t *nbytes) {
   _Alignas(16) char payload[HIPRT_MOST_PAYLOAD];
-  if (kernel->payload_size > sizeof payload)
-    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch_kernel", "the arguments take more than 4096 bytes");
-  hiprt_kernel_pack(kernel, dims, args, nbytes, payload);
-  return hiprt_launch(stream, kernel, payload, kernel->payload_size);
+  const int status = hiprt_kernel_pack(kernel, dims, args, nbytes, payload);
+  return status ? status : hiprt_launch(stream, kernel, payload, kernel->payload_size);
 }
 
+/* Whether the end of memory, one past its last byte, is an address. */
+static int has_end(uint64_t address, uint64_t nbytes) { return nbytes <= UINT64_MAX - address; }
+
+static const char has_no_end[] = "the memory would end past the last address: an address or a size is wrong";
+
 int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes, int kind) {
+  if (!has_end(dst, nbytes) || !has_end(src, nbytes)) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_copy", has_no_end);
   if (hiprt_stream_records(stream)) {
     /* A host pointer in a node would be read again at every replay, long after its owner is gone. */
     if (kind != hipMemcpyDeviceToDevice)
@@ -223,6 +227,7 @@ int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes
 int hiprt_fill(hiprt_stream *stream, uint64_t dst, uint32_t value, uint32_t width, uint64_t count) {
   if (width != 1 && width != 2 && width != 4)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_fill", "width must be 1, 2 or 4");
+  if (count > UINT64_MAX / width || !has_end(dst, count * width)) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_fill", has_no_end);
   if (hiprt_stream_records(stream)) return stream->calls->fill(stream->recorder, dst, value, width, count);
   int status = hiprt_stream_ready(stream, "hiprt_fill");
   if (status) return status;

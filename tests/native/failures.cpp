@@ -121,6 +121,12 @@ int main() {
     hiprt::step summed("in an arena");
     hiprt::block<int> taken = pool.allocate<int>(stream, Size);
     CHECK(thrown([&] { pool.allocate<int>(stream, 1 << 20); }).status() == HIPRT_E_LIMIT);
+
+    // A count whose bytes no number holds is refused, and not taken for a small one.
+    constexpr std::size_t TooMany = (std::size_t{1} << 62) + 1;
+    CHECK(thrown([&] { pool.allocate<int>(stream, TooMany); }).status() == HIPRT_E_LIMIT);
+    CHECK(thrown([&] { arena.request<int>(TooMany); }).status() == HIPRT_E_LIMIT);
+    CHECK(has(thrown([&] { add(stream, Dims, {x, Size}, {y, TooMany}); }), "add, argument 1: "));
     int *asked[2] = {};
     const auto sum = [&] {
       for (int *&each : asked) {

@@ -95,6 +95,12 @@ static void plans(const lane *l) {
   CHECK(hiprt_step_plan(step, 2, wrong, offsets, &plan) == HIPRT_E_ARGUMENT);
   CHECK(!hiprt_step_plan(step, 2, all, offsets, &plan) && plan.nbytes == 2 * size && plan.requested == 2 * size);
   CHECK(offsets[0] + offsets[1] == size);
+  /* Each of these fits a plan, and all of them together do not. */
+  hiprt_intermediate vast[5];
+  uint64_t five[5];
+  for (uint64_t i = 0; i < 5; i++) vast[i] = (hiprt_intermediate){i << 61, (i + 1) << 61, 1, 0};
+  CHECK(hiprt_step_plan(step, 5, vast, five, &plan) == HIPRT_E_ARGUMENT && !plan.nbytes);
+  CHECK(strstr(hiprt_failure_detail(), "more bytes than"));
   hiprt_step_cancel(step);
   hiprt_step_release(step);
 }

@@ -34,6 +34,23 @@ static void captures(const lane *l) {
   hiprt_step_release(step);
 }
 
+/* A range that ends before it starts is refused: it would count as empty, and make no edges. An empty one is none. */
+static void reversed_ranges(const lane *l) {
+  const uint64_t z = (uintptr_t)l->z, ranges[] = {z + SIZE * sizeof(int), z}, empty[] = {z, z};
+  const uint8_t access = HIPRT_WRITE;
+  hiprt_outcome outcome;
+  hiprt_step *step = make_step(HIPRT_RUNGS, 0);
+  for (int is_empty = 0; is_empty < 2; is_empty++) {
+    CHECK(!hiprt_step_begin(step, l->stream) && !hiprt_step_capture(step));
+    CHECK(!hipMemsetAsync(l->z, 0, SIZE * sizeof(int), l->handle));
+    const int status = hiprt_step_captured(step, 1, is_empty ? empty : ranges, &access);
+    CHECK(status == (is_empty ? 0 : HIPRT_E_ARGUMENT));
+    CHECK(is_empty || strstr(hiprt_failure_detail(), "ends before it starts"));
+    CHECK(!hiprt_step_end(step, &outcome, 0) && outcome.nodes == (uint32_t)is_empty);
+  }
+  hiprt_step_release(step);
+}
+
 /* Nothing is launched of captured work of which a part became nodes when memory ran out. */
 static void captures_without_memory(const lane *l) {
   enum { NODES = 100 };
@@ -61,6 +78,7 @@ int main(void) {
   lane l;
   start(&l);
   captures(&l);
+  reversed_ranges(&l);
   captures_without_memory(&l);
   finish(&l);
   puts("ok");

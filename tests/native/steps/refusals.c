@@ -58,6 +58,45 @@ static void refused_launches(const lane *l) {
   hiprt_step_release(step);
 }
 
+/* Memory that would end past the last address, whose range would count as empty and make no edges, alone and in a step. */
+static void memory_past_the_end(const lane *l) {
+  const uint64_t y = (uintptr_t)l->y, z = (uintptr_t)l->z, last = UINT64_MAX, whole[] = {extents[0], last - z};
+  const uint64_t past[][2] = {{extents[0], last}, {last, extents[1]}, {extents[0], last - z + 1}};
+  void *const cells[] = {(void *)&l->y, (void *)&l->z};
+  hiprt_outcome outcome;
+  hiprt_step *step = make_step(HIPRT_RUNGS, 0);
+  for (int is_recorded = 0; is_recorded < 2; is_recorded++) {
+    if (is_recorded) CHECK(!hiprt_step_begin(step, l->stream));
+    for (int i = 0; i < 3; i++) {
+      CHECK(hiprt_launch_kernel(l->stream, add, &dims, cells, past[i]) == HIPRT_E_ARGUMENT);
+      CHECK(strstr(hiprt_failure_detail(), i == 1 ? "add, argument 0: " : "add, argument 1: "));
+    }
+    CHECK(hiprt_copy(l->stream, z, y, last, hipMemcpyDeviceToDevice) == HIPRT_E_ARGUMENT);
+    CHECK(hiprt_copy(l->stream, last - 7, y, 8, hipMemcpyDeviceToDevice) == HIPRT_E_ARGUMENT);
+    CHECK(hiprt_copy(l->stream, z, last - 7, 8, hipMemcpyDeviceToDevice) == HIPRT_E_ARGUMENT);
+    CHECK(hiprt_fill(l->stream, z, 0, 4, 1ull << 62) == HIPRT_E_ARGUMENT);
+    CHECK(hiprt_fill(l->stream, last - 7, 0, 2, 4) == HIPRT_E_ARGUMENT);
+    CHECK(strstr(hiprt_failure_detail(), "past the last address"));
+  }
+  CHECK(!hiprt_launch_kernel(l->stream, add, &dims, cells, whole));
+  CHECK(!hiprt_step_end(step, &outcome, 0) && outcome.nodes == 1);
+  hiprt_step_release(step);
+}
+
+/* More arguments than HIP passes, also by sizes of which the sum has more than 32 bits. */
+static void kernels_of_too_many_bytes(void) {
+  const uint32_t most = UINT32_MAX, sizes[][2] = {{4092, 8}, {4097, 1}, {most, 1}, {most, most}, {4096, most}};
+  hiprt_kernel *kernel;
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    const hiprt_argument two[] = {{sizes[i][0], 1, HIPRT_BY_VALUE}, {sizes[i][1], 1, HIPRT_BY_VALUE}};
+    CHECK(hiprt_kernel_create(1, "large", 2, two, &kernel) == HIPRT_E_ARGUMENT && !kernel);
+    CHECK(strstr(hiprt_failure_detail(), "large: the arguments take more than 4096 bytes"));
+  }
+  const hiprt_argument largest[] = {{4092, 4, HIPRT_BY_VALUE}, {4, 4, HIPRT_BY_VALUE}};
+  CHECK(!hiprt_kernel_create(1, "largest", 2, largest, &kernel));
+  hiprt_kernel_release(kernel);
+}
+
 int main(void) {
   lane l;
   CHECK(hiprt_version() == HIPRT_VERSION && !hiprt_step_create("early", 0));
@@ -65,6 +104,8 @@ int main(void) {
   CHECK(!hiprt_open(0, HIPRT_ABI));
   refusals(&l);
   refused_launches(&l);
+  memory_past_the_end(&l);
+  kernels_of_too_many_bytes();
   finish(&l);
   puts("ok");
   return 0;

@@ -111,8 +111,9 @@ typedef struct {
   uint32_t zero;
 } hiprt_dims;
 
-/* Declare a kernel: a hipFunction_t, a name for messages, and its arguments, at most 64. The declaration is believed:
- * where it is not the kernel's, launches read and write other memory, as those of hipModuleLaunchKernel do.
+/* Declare a kernel: a hipFunction_t, a name for messages, and its arguments, at most 64 of 4096 bytes together. The
+ * declaration is believed: where it is not the kernel's, launches read and write other memory, as those of
+ * hipModuleLaunchKernel do.
  * Ownership: the function's module stays the caller's. Threads: any. Errors: HIPRT_E_ARGUMENT, HIPRT_E_MEMORY. */
 int hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args,
                         hiprt_kernel **out_kernel);
@@ -125,8 +126,9 @@ void hiprt_kernel_release(hiprt_kernel *kernel);
 
 /* Launch a kernel. args: a pointer to each argument, as for hipModuleLaunchKernel. nbytes: for each buffer, in order of
  * the arguments, how many bytes from its address the kernel may touch.
- * Ownership: arguments are copied. Threads: any; a recording takes only its own thread's work. Errors: HIPRT_E_ARGUMENT,
- * HIPRT_E_MEMORY, HIPRT_E_FULL, HIPRT_E_CAPTURED, HIPRT_E_CLOSED, a hipError_t. */
+ * Ownership: arguments are copied. Threads: any; a recording takes only its own thread's work. Errors: HIPRT_E_ARGUMENT
+ * where memory would end past the last address, HIPRT_E_MEMORY, HIPRT_E_FULL, HIPRT_E_CAPTURED, HIPRT_E_CLOSED, a
+ * hipError_t. */
 int hiprt_launch_kernel(hiprt_stream *stream, hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args,
                         const uint64_t *nbytes);
 /* Copy nbytes. kind: a hipMemcpyKind. Only copies within the device can be recorded.
@@ -271,7 +273,8 @@ int hiprt_step_capture(hiprt_step *step);
 /* Make nodes of the work taken in. ranges: what all of it reads and writes, first address and one past the last of each
  * (n_ranges pairs); access: hiprt_access of each. Without any the work is a barrier.
  * Ownership: none. Threads: the one that began. Errors: HIPRT_E_FOREIGN where some of it cannot be a node, and none of it
- * is; HIPRT_E_ARGUMENT, HIPRT_E_MEMORY, a hipError_t. The step is then to be cancelled. */
+ * is; HIPRT_E_ARGUMENT, also where a range ends before it starts, HIPRT_E_MEMORY, a hipError_t. The step is then to be
+ * cancelled. */
 int hiprt_step_captured(hiprt_step *step, uint32_t n_ranges, const uint64_t *ranges, const uint8_t *access);
 /* End the recording and launch it by the first rung that serves. out_outcome may be NULL. *out_ran: 0 if the call failed
  * and nothing of the step has run, 1 if some of it has, or may have; NULL where that is not asked.
@@ -365,7 +368,7 @@ typedef struct {
  * order every node that touches one before every node that touches the other, so that the step needs no further edge. The
  * intermediates are ascending and disjoint. *out_offsets: the offset of each in the block, a multiple of 256.
  * Ownership: none. Threads: the one that began the step. Errors: HIPRT_E_ARGUMENT where it has not, or the intermediates are in
- * another order; HIPRT_E_MEMORY: for n nodes n * n / 4 bytes are needed. */
+ * another order, or have more than 2^62 bytes; HIPRT_E_MEMORY: for n nodes n * n / 4 bytes are needed. */
 int hiprt_step_plan(hiprt_step *step, uint32_t count, const hiprt_intermediate *intermediates, uint64_t *out_offsets,
                     hiprt_plan *out_plan);
 

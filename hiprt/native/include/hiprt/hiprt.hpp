@@ -58,6 +58,12 @@ template <typename T>
 using updates = buffer<T, HIPRT_READ_WRITE>;
 
 namespace detail {
+// The bytes of `count` elements; where a number cannot hold that, the largest one, which no memory has.
+template <typename T>
+constexpr std::size_t bytes_of(std::size_t count) {
+  return count > SIZE_MAX / sizeof(T) ? SIZE_MAX : count * sizeof(T);
+}
+
 template <typename T>
 struct argument {
   static_assert(std::is_trivially_copyable<T>::value, "an argument by value is copied byte by byte");
@@ -70,7 +76,7 @@ struct argument<buffer<T, Access>> {
   static_assert(sizeof(T *) == 8, "addresses have 8 bytes");
   static constexpr hiprt_argument form{8, 8, Access};
   static void *cell(buffer<T, Access> &value) { return &value.address; }
-  static void extent(const buffer<T, Access> &value, std::uint64_t *&out) { *out++ = value.count * sizeof(T); }
+  static void extent(const buffer<T, Access> &value, std::uint64_t *&out) { *out++ = bytes_of<T>(value.count); }
 };
 }  // namespace detail
 
@@ -144,7 +150,7 @@ class pool {
   template <typename T>
   block<T> allocate(const stream &on, std::size_t count) {
     hiprt_block *made;
-    check(hiprt_pool_allocate(get(), on.get(), count * sizeof(T), &made));
+    check(hiprt_pool_allocate(get(), on.get(), detail::bytes_of<T>(count), &made));
     return block<T>(get(), made, count);
   }
   // Nothing more is allocated for a stream, which is closed next.
@@ -178,7 +184,7 @@ class arena {
   template <typename T>
   T *request(std::size_t count, bool is_kept = false) {
     std::uint64_t address;
-    check(hiprt_arena_request(get(), count * sizeof(T), is_kept, &address));
+    check(hiprt_arena_request(get(), detail::bytes_of<T>(count), is_kept, &address));
     return reinterpret_cast<T *>(static_cast<std::uintptr_t>(address));
   }
   // Where what was asked for lies since step::settle.
