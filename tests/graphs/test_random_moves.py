@@ -2,8 +2,9 @@
 
 import json
 import random
+import struct
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, pairwise
 
@@ -25,13 +26,39 @@ extern "C" __global__ void mix(const unsigned* a, const unsigned* b, unsigned* y
 extern "C" __global__ void add(const unsigned* x, unsigned* y, unsigned n) {
   if (threadIdx.x < n) y[threadIdx.x] += x[threadIdx.x];
 }
-"""
-ACCESS = {
-    "mix": (READ, READ, WRITE, SCALAR, SCALAR),
-    "add": (READ, READ_WRITE, SCALAR),
-    "copy": (READ, WRITE),
-    "fill": (WRITE,),
+struct places {
+  unsigned by;
+  unsigned long long first;
+  unsigned char odd;
+  unsigned long long second, number;
+} __attribute__((packed));
+extern "C" __global__ void tell(const unsigned* x, places in, unsigned* y, unsigned long long last, unsigned n) {
+  unsigned told = in.first + 3 * in.second + 5 * in.number + 7 * last + in.odd;
+  if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] * in.by + told;
 }
+"""
+PLACES, FIRST, SECOND = struct.Struct("<IQBQQ"), 4, 13  # of `places`, and where it has addresses
+ARGUMENTS = {
+    "mix": (
+        hiprt.Argument("a", READ),
+        hiprt.Argument("b", READ),
+        hiprt.Argument("y", WRITE),
+        hiprt.Argument("by", SCALAR, "uint32"),
+        hiprt.Argument("n", SCALAR, "uint32"),
+    ),
+    "add": (hiprt.Argument("x", READ), hiprt.Argument("y", READ_WRITE), hiprt.Argument("n", SCALAR, "uint32")),
+    # It is told addresses, and tells their numbers: what lies there is not declared, so that nothing orders its use.
+    "tell": (
+        hiprt.Argument("x", READ),
+        hiprt.Argument("in", SCALAR, "bytes", size=PLACES.size, alignment=1, addresses=(FIRST, SECOND)),
+        hiprt.Argument("y", WRITE),
+        hiprt.Argument("last", SCALAR, "address"),
+        hiprt.Argument("n", SCALAR, "uint32"),
+    ),
+}
+# What each does with its buffers.
+ACCESS = {name: tuple(each.access for each in arguments if each.access) for name, arguments in ARGUMENTS.items()}
+ACCESS |= {"copy": (READ, WRITE), "fill": (WRITE,)}
 # What a dump calls them.
 NAMES = {READ: "read", WRITE: "write", READ_WRITE: "update"}
 
@@ -40,14 +67,7 @@ NAMES = {READ: "read", WRITE: "write", READ_WRITE: "update"}
 def kernels():
     """Compile the kernels for the device in use."""
     module = hiprt.Module(compile_source(SOURCE, "test_random_moves.hip")[0])
-
-    def declared(name):
-        arguments = [
-            hiprt.Argument(str(i), access, "" if access else "uint32") for i, access in enumerate(ACCESS[name])
-        ]
-        return hiprt.Function(module, name, arguments)
-
-    return {name: declared(name) for name in ("mix", "add")}
+    return {name: hiprt.Function(module, name, arguments) for name, arguments in ARGUMENTS.items()}
 
 
 @dataclass(frozen=True)
@@ -58,6 +78,8 @@ class Node:
     addresses: tuple[int, ...]
     count: int
     by: int  # the number that a kernel or a fill is given
+    told: tuple[int, ...] = ()  # addresses that are no buffers: two in a structure, and one that is an argument
+    number: int = 0  # beside those in the structure, also where it is that of an address
 
     @property
     def buffers(self):
@@ -65,10 +87,18 @@ class Node:
         return [(a, at, at + WORD * self.count) for a, at in zip(ACCESS[self.name], self.addresses)]
 
     @property
+    def places(self):
+        """(start, end) of each buffer, and of each other address as of an empty one."""
+        return [*((start, end) for _, start, end in self.buffers), *((at, at) for at in self.told)]
+
+    @property
     def arguments(self):
-        """What its kernel is given."""
-        numbers = {"mix": (self.by, self.count), "add": (self.count,)}
-        return (*self.addresses, *numbers[self.name]) if self.name in numbers else ()
+        """The bytes that its kernel is given; the device is little-endian."""
+        values = {"mix": (*self.addresses, self.by, self.count), "add": (*self.addresses, self.count)}
+        if self.name == "tell":
+            (x, y), (first, second, last) = self.addresses, self.told
+            values["tell"] = (x, PLACES.pack(self.by, first, 0xA5, second, self.number), y, last, self.count)
+        return [each if isinstance(each, bytes) else each.to_bytes(8, "little") for each in values.get(self.name, ())]
 
     def issue(self, stream):
         """Put it on a stream, or record it."""
@@ -80,16 +110,19 @@ class Node:
             core.call(lib.hiprt_copy(stream.core, target, source, nbytes, hip.hipMemcpyDeviceToDevice))
         else:
             dims = ffi.new("hiprt_dims *", {"grid": [1, 1, 1], "block": [16, 1, 1]})
-            cells = [ffi.new("uint64_t *", value) for value in self.arguments]  # the device is little-endian
+            cells = [ffi.from_buffer(each) for each in self.arguments]
             nbytes = [WORD * self.count] * len(self.addresses)
             core.call(lib.hiprt_launch_kernel(stream.core, kernels()[self.name].core, dims, cells, nbytes))
 
     def moved(self, moves):
-        """The node once its buffers lie where they are moved to."""
-        addresses = (
-            next((to + at - start for start, end, to in moves if start <= at < end), at) for at in self.addresses
-        )
-        return Node(self.name, tuple(addresses), self.count, self.by)
+        """The node once its buffers lie where they are moved to, and other addresses follow what they point to."""
+
+        def at_new(addresses):
+            return tuple(
+                next((to + at - start for start, end, to in moves if start <= at < end), at) for at in addresses
+            )
+
+        return replace(self, addresses=at_new(self.addresses), told=at_new(self.told))
 
 
 def share(a, b):
@@ -99,12 +132,12 @@ def share(a, b):
 
 def is_allowed(nodes, moves):
     """Whether all that moves comes to lie apart from the rest, by the header's words."""
-    buffers = [(start, end) for node in nodes for _, start, end in node.buffers]
+    places = [place for node in nodes for place in node.places]
     if any(start >= end for start, end, _ in moves) or any(a[1] > b[0] for a, b in pairwise(moves)):
         return False
-    taken = [b for b in buffers if not any(start <= b[0] < end for start, end, _ in moves)]
+    taken = [each for each in places if not any(start <= each[0] < end for start, end, _ in moves)]
     for start, end, to in moves:
-        reach = max([end, *(b[1] for b in buffers if start <= b[0] < end)])
+        reach = max([end, *(each[1] for each in places if start <= each[0] < end)])
         place = (to, to + reach - start)
         if any(share(place, other) for other in taken):
             return False
@@ -126,18 +159,27 @@ def are_ordered(nodes, edges):
     )
 
 
+def random_address(draw, arrays):
+    """Where an array begins, in it, at its end, and of no memory."""
+    start, end = draw.choice(arrays)
+    return draw.choice((start, draw.randrange(start, end), end - 1, end, 0))
+
+
 def random_nodes(draw, arrays):
     """Some nodes with parts of arrays; no node writes what it also reads through another buffer."""
     nodes = []
     while len(nodes) < draw.randint(3, 12):
-        name = draw.choice(("mix", "mix", "add", "copy", "fill"))
+        name = draw.choice(("mix", "mix", "add", "tell", "copy", "fill"))
         # An empty copy or fill is no node.
-        count = draw.choice((1, 2, 3, 4, 4, 8, 0 if name in ("mix", "add") else 1))
-        places = [draw.choice(arrays) for access in ACCESS[name] if access]
+        count = draw.choice((1, 2, 3, 4, 4, 8, 0 if name in ARGUMENTS else 1))
+        places = [draw.choice(arrays) for _ in ACCESS[name]]
         # Some reach behind the end of their array.
         tops = [max(1, end - start - WORD * draw.choice((1, count, count, count))) for start, end in places]
         addresses = tuple(start + draw.randrange(0, top, WORD) for (start, _), top in zip(places, tops))
         node = Node(name, addresses, count, draw.getrandbits(31) | 1)
+        if name == "tell":
+            first, second, last, number = (random_address(draw, arrays) for _ in range(4))
+            node = replace(node, told=(first, second, last), number=number)
         if all(a & b == READ or not share(x, y) for (a, *x), (b, *y) in combinations(node.buffers, 2)):
             nodes.append(node)
     return nodes
@@ -208,7 +250,8 @@ class Machine:
         dump = self.dump()
         for shown, node in zip(dump["nodes"], self.nodes, strict=True):
             assert shown["kernel_name"] == node.name
-            assert [int(argument, 16) for argument in shown["arguments"]] == list(node.arguments)
+            given = [int.from_bytes(argument, "little") for argument in node.arguments]
+            assert [int(argument, 16) for argument in shown["arguments"]] == given
             wanted = [(NAMES[access], start, end) for access, start, end in node.buffers]
             assert [(each["access"], each["start"], each["end"]) for each in shown["accesses"]] == wanted
         assert are_ordered(self.nodes, dump["edges"])
@@ -241,8 +284,8 @@ class Machine:
         """A piece of memory to be moved: mostly one that was moved before."""
         kind = self.draw.random()
         if kind < 0.94:
-            buffers = [b for node in self.nodes for _, *b in node.buffers]
-            used = [piece for piece in self.known if any(piece[0] <= b[0] < piece[1] for b in buffers)]
+            starts = [start for node in self.nodes for start, _ in node.places]
+            used = [piece for piece in self.known if any(piece[0] <= start < piece[1] for start in starts)]
             return self.draw.choice(used if used and kind < 0.7 else self.known)
         if kind < 0.97 and len(self.known) > 1:  # what several arrays lie in
             first, second = sorted(self.draw.sample(self.known, 2))
@@ -251,8 +294,8 @@ class Machine:
         return self.base + WORD * start, self.base + WORD * self.draw.randint(start + 1, min(WORDS, start + 12))
 
     def random_place(self, size, pieces):
-        """Where a piece of memory goes: next to a buffer, to where another is that moves too, or anywhere."""
-        kind, (_, start, end) = self.draw.random(), self.draw.choice(self.draw.choice(self.nodes).buffers)
+        """Where a piece of memory goes: next to what a node has, to where another is that moves too, or anywhere."""
+        kind, (start, end) = self.draw.random(), self.draw.choice(self.draw.choice(self.nodes).places)
         if kind < 0.3:
             to = end
         elif kind < 0.6:
@@ -263,7 +306,7 @@ class Machine:
             to = self.draw.choice(pieces)[0]
         else:
             to = self.base + WORD * self.draw.randrange(WORDS)
-        to += WORD * self.draw.choice((0, 0, 0, -1, 1))  # a number too far, for some
+        to += WORD * self.draw.choice((0, 0, 0, -1, 1)) - to % WORD  # a number too far, for some
         return min(max(to, self.base), self.base + WORD * WORDS - size)
 
     def random_moves(self):
@@ -279,8 +322,8 @@ class Machine:
         moves, tries = [], 1 if self.draw.random() < 0.15 else 50
         for piece in pieces:
             # Buffers may reach behind the end of what moves.
-            starts = [b for node in self.nodes for _, *b in node.buffers if piece[0] <= b[0] < piece[1]]
-            size = max([piece[1], *(end for _, end in starts)]) - piece[0]
+            ends = [end for node in self.nodes for start, end in node.places if piece[0] <= start < piece[1]]
+            size = max([piece[1], *ends]) - piece[0]
             for _ in range(tries):
                 move = (*piece, self.random_place(size, pieces))
                 if is_allowed(self.nodes, sorted([*moves, move, *((*p, p[0]) for p in pieces[len(moves) + 1 :])])):
