@@ -293,6 +293,11 @@ class Machine:
         start = self.draw.randrange(WORDS - 1)
         return self.base + WORD * start, self.base + WORD * self.draw.randint(start + 1, min(WORDS, start + 12))
 
+    def size_of(self, piece):
+        """Bytes from the start of what moves to its end, or to that of a buffer in it that reaches further."""
+        ends = [end for node in self.nodes for start, end in node.places if piece[0] <= start < piece[1]]
+        return max([piece[1], *ends]) - piece[0]
+
     def random_place(self, size, pieces):
         """Where a piece of memory goes: next to what a node has, to where another is that moves too, or anywhere."""
         kind, (start, end) = self.draw.random(), self.draw.choice(self.draw.choice(self.nodes).places)
@@ -311,8 +316,11 @@ class Machine:
 
     def random_moves(self):
         """Moves, mostly such as are allowed: what is refused makes the step forget what it knows of earlier ones."""
-        if self.last and self.draw.random() < 0.15:  # back
-            return sorted((to, to + end - start, start) for start, end, to in self.last)
+        if self.last and self.draw.random() < 0.15:
+            back = sorted((to, to + end - start, start) for start, end, to in self.last)
+            # The other recording may have a buffer there that reaches further.
+            if all(to + self.size_of((start, end)) <= self.base + WORD * WORDS for start, end, to in back):
+                return back
         pieces = []
         for piece in (self.random_piece() for _ in range(self.draw.choice((1, 1, 2, 3, 5)))):
             if self.draw.random() < 0.02 or not any(share(piece, other) for other in pieces):
@@ -321,11 +329,8 @@ class Machine:
             pieces.sort()
         moves, tries = [], 1 if self.draw.random() < 0.15 else 50
         for piece in pieces:
-            # Buffers may reach behind the end of what moves.
-            ends = [end for node in self.nodes for start, end in node.places if piece[0] <= start < piece[1]]
-            size = max([piece[1], *ends]) - piece[0]
             for _ in range(tries):
-                move = (*piece, self.random_place(size, pieces))
+                move = (*piece, self.random_place(self.size_of(piece), pieces))
                 if is_allowed(self.nodes, sorted([*moves, move, *((*p, p[0]) for p in pieces[len(moves) + 1 :])])):
                     break
             moves.append(move)
