@@ -5,7 +5,7 @@ import random
 import struct
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -81,12 +81,12 @@ class Node:
     told: tuple[int, ...] = ()  # addresses that are no buffers: two in a structure, and one that is an argument
     number: int = 0  # beside those in the structure, also where it is that of an address
 
-    @property
+    @cached_property
     def buffers(self):
         """(access, start, end) of each."""
         return [(a, at, at + WORD * self.count) for a, at in zip(ACCESS[self.name], self.addresses)]
 
-    @property
+    @cached_property
     def places(self):
         """(start, end) of each buffer, and of each other address as of an empty one."""
         return [*((start, end) for _, start, end in self.buffers), *((at, at) for at in self.told)]
