@@ -47,7 +47,7 @@ ARGUMENTS = {
         hiprt.Argument("n", SCALAR, "uint32"),
     ),
     "add": (hiprt.Argument("x", READ), hiprt.Argument("y", READ_WRITE), hiprt.Argument("n", SCALAR, "uint32")),
-    # It is told addresses, and tells their numbers: what lies there is not declared, so that nothing orders its use.
+    # It writes addresses as numbers. It reads nothing there: what is not declared is not ordered.
     "tell": (
         hiprt.Argument("x", READ),
         hiprt.Argument("in", SCALAR, "bytes", size=PLACES.size, alignment=1, addresses=(FIRST, SECOND)),
@@ -79,7 +79,7 @@ class Node:
     count: int
     by: int  # the number that a kernel or a fill is given
     told: tuple[int, ...] = ()  # addresses that are no buffers: two in a structure, and one that is an argument
-    number: int = 0  # beside those in the structure, also where it is that of an address
+    number: int = 0  # the structure has it too, and it stays, also where it looks like an address in memory that moves
 
     @cached_property
     def buffers(self):
