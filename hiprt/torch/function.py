@@ -85,9 +85,10 @@ class Graphed:
         self.overwrite = overwrite
         self.adopted = Adopted(self.name)
         given = owners_of(torch, function) if weights is None else listed(torch, weights)
-        named = [each for module in given if isinstance(module, torch.nn.Module) for each in module.named_modules()]
-        self.modules = [module for _, module in named]
-        self.module_labels = [f"training of {path or type(module).__name__}" for path, module in named]
+        modules = [each for each in given if isinstance(each, torch.nn.Module)]
+        paths = {inner: path for module in modules for path, inner in module.named_modules()}
+        self.modules = list(paths)
+        self.module_labels = [f"training of {path or type(module).__name__}" for module, path in paths.items()]
         self.slots = list(slots_of(torch, given))
         self.labels = [label for label, _, _ in self.slots]
         self.numbers: dict[tuple[Form, ...], int] = {}  # of what the weights have been

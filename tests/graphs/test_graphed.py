@@ -728,6 +728,13 @@ def test_a_module_inside_of_another_has_a_mode_too(device):
     assert told == ["", "training of 1: False -> True"]
 
 
+def test_a_module_that_is_given_twice_has_one_mode():
+    """As weights, and inside of another one: each call reads all modes."""
+    block = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU())
+    run = hiprt.torch.graphed(torch.relu, weights=[block, block[0]])
+    assert run.modules == [block, *block]
+
+
 def floats(value):
     """Return a tensor of one number many times, which begins where torch's tensors on a GPU do."""
     return tensor(0).view(torch.float32).fill_(float(value))
