@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.compiled import ramp
 from helpers.op_cases import CASES, operands_of, results_of
 
 import hiprt
@@ -27,10 +28,6 @@ def traced(function, *arrays, shapeless=False):
     with trace.recording():
         made = function(*values)
     return Program(values, trace.primitives, made if isinstance(made, tuple) else (made,), trace.guards)
-
-
-def ramp(*shape, dtype=np.float32):
-    return hiprt.array((np.arange(np.prod(shape, dtype=int)) % 7 - 2).reshape(shape).astype(dtype))
 
 
 def test_every_op_can_be_traced():
