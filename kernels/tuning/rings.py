@@ -171,7 +171,7 @@ def takes_integers(product: Product) -> bool:
 def needed_bytes(group: int, bits: int, width: int, teams: int, split: int, per: int) -> int:
     """Return the bytes of threadgroup memory that x and the scales of two rounds need."""
     steps = width * bits // 1024
-    return 4 * teams * per * 8 * (width // group) * 2 + -(-steps // split) * split * (512 if bits == 4 else 256)
+    return 4 * teams * per * 8 * (width // group) * 2 + -(-steps // split) * split * (544 if bits == 4 else 272)
 
 
 def shared_bytes(template: Mapping[str, Any], target: Target) -> int:

@@ -32,10 +32,9 @@ constexpr uint ROUND = TEAMS * PER;                         // tiles whose sums 
 constexpr uint MEMBERS = TEAMS * SPLIT, PACKS = STEP / 8;
 constexpr uint LENGTH = OWN < uint(DEPTH) ? OWN : uint(DEPTH);     // steps of a tile that are on their way
 constexpr uint TURNS = OWN < uint(DEPTH) ? uint(DEPTH) / OWN : 1;  // tiles that are
-constexpr uint HELD = 16 * FIELDS;                                 // pieces of x of a step
+constexpr uint BLOCK = 17, HELD = BLOCK * FIELDS;                  // pieces of x of a field, behind them one of zeros; of a step
 typedef pack<uint, 4> piece;
 extern __shared__ piece copied[];
-threadgroup piece zeros[1];
 threadgroup pack<float, 2> sums[SPLIT * OWN * 4];  // by scale: the sum of x, and the unit of what it was brought to
 threadgroup float squares[MEMBERS];
 threadgroup float partial[2 * ROUND * SPLIT * 8];
@@ -153,11 +152,14 @@ constexpr uint COPIED = 0;
 #endif
 
 piece low[DEPTH], high[DEPTH];
-const auto fetch = [&](uint at, uint tile, uint own) {
+const auto codes_at = [&](uint tile, uint own, bool is_high) {
   const uint step = own * SPLIT + split, before = CHOICE == SUMMED ? first_rows[step / STEPS_EACH] : 0u;
   const device uint* const codes = weight + (CHOICE == SUMMED ? step % STEPS_EACH * 32 : split * 32 + own * (SPLIT * 32));
-  low[at] = load_once(codes + size_t(before + row_of(tile, g / 2)) * (STEPS_EACH * 32) + lane % 8 * 4);
-  high[at] = load_once(codes + size_t(before + row_of(tile, 4 + g / 2)) * (STEPS_EACH * 32) + (lane % 8 ^ 4) * 4);
+  return codes + size_t(before + row_of(tile, is_high ? 4 + g / 2 : g / 2)) * (STEPS_EACH * 32) + (is_high ? lane % 8 ^ 4 : lane % 8) * 4;
+};
+const auto fetch = [&](uint at, uint tile, uint own) {
+  low[at] = load_once(codes_at(tile, own, false));
+  high[at] = load_once(codes_at(tile, own, true));
 };
 const auto fetch_first = [&](uint at) {
   const uint tile = first_tile + team + at / LENGTH * TEAMS, own = at % LENGTH;
@@ -165,7 +167,9 @@ const auto fetch_first = [&](uint at) {
 };
 #pragma unroll
 for (uint d = 0; d < uint(EARLY); d++) fetch_first(d);
-if (thread_index_in_threadgroup == 0) zeros[0] = {{0, 0, 0, 0}};
+for (uint i = thread_index_in_threadgroup; i < SPLIT * OWN * FIELDS; i += MEMBERS * 32) {
+  copied[COPIED + i * BLOCK + BLOCK - 1] = {{0, 0, 0, 0}};
+}
 threadgroup_barrier(mem_flags::mem_threadgroup);
 if (!IS_CHOSEN || GUESSES) wait_for_inputs();
 
@@ -233,11 +237,15 @@ for (uint base = 0; base < SHARE; base += RUNS) {
     const byte_planes planes = planes_of<BITS>(v, exponent);
     if (lane < PACKS && own < OWN && own * SPLIT + split < STEPS) {
       if (lane % (SLOT / 8) == 0) own_sums[own * 4 + lane / (SLOT / 8)] = {{sum, unit_of<BITS>(exponent)}};
-      // Two words of a piece: of one word of codes both fields, or of two words the only one.
+      // Two words of a piece: of one word of codes, whose fields are multiplied by themselves, or of two words.
       const uint word = lane * (BITS / 4), pair = word % 4 * FIELDS / 2;
-      threadgroup piece* const to = held + own * HELD + pair / 2 * 16 + word / 16 * 8 + word / 4 % 4 * 2;
-      *(threadgroup pack<uint, 2>*)((threadgroup uint*)to + pair % 2 * 2) = planes.upper;
-      *(threadgroup pack<uint, 2>*)((threadgroup uint*)(to + 1) + pair % 2 * 2) = planes.lower;
+      threadgroup piece* const to = held + own * HELD + pair / 2 * BLOCK + word / 16 * 8 + word / 4 % 4 * 2;
+      for (uint p = 0; p < 2; p++) {
+        const pack<uint, 2> words = p ? planes.lower : planes.upper;
+        threadgroup uint* const in_plane = (threadgroup uint*)(to + p) + pair % 2 * (FIELDS == 2 ? 1 : 2);
+        in_plane[0] = words.values[0];
+        in_plane[FIELDS] = words.values[1];
+      }
     }
   }
 }
@@ -283,8 +291,7 @@ if (NORMED) {  // while codes are on their way
 
 // Where this lane's column finds x: zeros where the lane's codes have another scale than the column.
 const bool is_mine = g / 2 < SLOTS && g / 2 % HALF == t * HALF / 4;
-const threadgroup piece* const column_from = is_mine ? held + g / 2 / HALF * 8 + t * 2 + g % 2 : zeros;
-const uint column_stride = is_mine ? 16 : 0;
+const threadgroup piece* const column = held + (is_mine ? g / 2 / HALF * 8 + t * 2 + g % 2 : BLOCK - 1);
 const size_t before_out = size_t(token) * (all_tiles * OUTPUTS);
 #if LEAVES_PLACE
 threadgroup int top_keys[MEMBERS];
@@ -313,6 +320,12 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
         float total = 0.0f;
 #pragma unroll 1
         for (uint first = 0; first < OWN; first += LENGTH) {
+          // What is asked for meanwhile: the next steps of this tile, or the first of the team's next one.
+          const bool is_last = first + LENGTH >= OWN, is_any = !is_last || after < end_tile;
+          const uint next = is_last ? min(after, end_tile - 1) : tile, next_own = is_last ? 0u : first + LENGTH;
+          const device uint* const next_low = CHOICE == SUMMED ? weight : codes_at(next, next_own, false);
+          const device uint* const next_high = CHOICE == SUMMED ? weight : codes_at(next, next_own, true);
+          const threadgroup piece* const column_from = column + first * HELD;
 #pragma unroll
           for (uint d = 0; d < LENGTH; d++) {
             const uint own = first + d, at = u * LENGTH + d, step = own * SPLIT + split;
@@ -321,23 +334,26 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
             if (is_there) {
 #pragma unroll
               for (uint h = 0; h < FIELDS; h++) {
-                const piece b = column_from[(own * FIELDS + h) * column_stride];
+                const piece b = column_from[d * HELD + h * BLOCK];
                 const uint* const l = low[at].values + (FIELDS == 2 ? 2 * h : 0u);
                 const uint* const m = high[at].values + (FIELDS == 2 ? 2 * h : 0u);
                 if (FIELDS == 2) {
                   constexpr uint LOW = 0x0f0f0f0fu, HIGH = 0xf0f0f0f0u;
-                  mma_codes(c[0], l[0] & LOW, m[0] & LOW, l[1] & LOW, m[1] & LOW, b.values[0], b.values[2]);
-                  mma_codes(c[FIELDS - 1], l[0] & HIGH, m[0] & HIGH, l[1] & HIGH, m[1] & HIGH, b.values[1], b.values[3]);
+                  mma_codes(c[0], l[0] & LOW, m[0] & LOW, l[1] & LOW, m[1] & LOW, b.values[0], b.values[1]);
+                  mma_codes(c[FIELDS - 1], l[0] & HIGH, m[0] & HIGH, l[1] & HIGH, m[1] & HIGH, b.values[2], b.values[3]);
                 } else {
                   mma_codes(c[0], l[0], m[0], l[1], m[1], b.values[0], b.values[1]);
                   mma_codes(c[0], l[2], m[2], l[3], m[3], b.values[2], b.values[3]);
                 }
               }
             }
-            if (own + LENGTH < OWN) {
-              if (OWN * SPLIT == STEPS || (own + LENGTH) * SPLIT + split < STEPS) fetch(at, tile, own + LENGTH);
-            } else if (after < end_tile && (OWN * SPLIT == STEPS || d * SPLIT + split < STEPS)) {
-              fetch(at, after, d);
+            if (is_any && (OWN * SPLIT == STEPS || (next_own + d) * SPLIT + split < STEPS)) {
+              if (CHOICE == SUMMED) {
+                fetch(at, next, next_own + d);
+              } else {
+                low[at] = load_once(next_low + d * (SPLIT * 32));
+                high[at] = load_once(next_high + d * (SPLIT * 32));
+              }
             }
             if (is_there && t < SLOTS) {
               int dot = (is_second ? c[0][2] : c[0][0]) * 256 + (is_second ? c[0][3] : c[0][1]);
@@ -356,7 +372,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
               const float by = float(scales[from]), plus = float(biases[from]);
 #endif
               const pack<float, 2> both = own_sums[own * 4 + t];
-              total = mad(by * both.values[1], float(dot), total);
+              total = mad(by, float(dot) * both.values[1], total);
               total = mad(plus, both.values[0], total);
             }
           }
