@@ -281,7 +281,18 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
                                                (GATED ? g % 4 + g / 4 * (ROUND * 4) : g) * SCALED;
   wait_for_stage(arrived + turn * 8, round / 2 % 2);
 #endif
-  typedef pack<ushort, SCALES> line;
+  // A step's scales, as words of two where they are several.
+  typedef pack<uint, (SCALES + 1) / 2> line;
+  const auto line_at = [](const auto* from) {
+    line found;
+    if (SCALES == 1) {
+      found.values[0] = *from;
+    } else {
+      found = *(const line*)from;
+    }
+    return found;
+  };
+  const auto scale_in = [](const line& of, uint i) { return i % 2 ? high_of<T>(of.values[i / 2]) : low_of<T>(of.values[i / 2]); };
 #pragma unroll 1
   for (uint tile = steps ? base + team * 2 : stop; tile < stop; tile += TEAMS * 2) {
     float totals[2][EACH_LANE][SLOTS] = {};  // by tile and vector
@@ -310,12 +321,12 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
       for (uint i = 0; i < 2; i++) {
 #if HIPRT_TARGET_NVIDIA
         const threadgroup ushort* const from = scale_from + (tile + i - base) * (OUTPUTS * SCALED) + own * (SPLIT * SCALES);
-        by[i] = *(const threadgroup line*)from;
-        plus[i] = *(const threadgroup line*)(from + SCALE_PIECES * 8);
+        by[i] = line_at(from);
+        plus[i] = line_at(from + SCALE_PIECES * 8);
 #else
         const size_t from = size_t(row_of(min(tile + i, end_tile - 1), g)) * SCALED + (own * SPLIT + split) * SCALES;
-        by[i] = *(const device line*)(scales + from);
-        plus[i] = *(const device line*)(biases + from);
+        by[i] = line_at((const device ushort*)scales + from);
+        plus[i] = line_at((const device ushort*)biases + from);
 #endif
       }
       piece b[PLANES];
@@ -342,13 +353,12 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
             *(const threadgroup pack<unit, EACH_LANE>*)(sums_from + (own * (HERE * SLOTS) + slot) * LINE);
 #pragma unroll
         for (uint i = 0; i < 2; i++) {
-          const float scale = low_of<T>(by[i].values[slot * SCALES / SLOTS]);
-          const float bias = low_of<T>(plus[i].values[slot * SCALES / SLOTS]);
+          const float scale = scale_in(by[i], slot * SCALES / SLOTS), bias = scale_in(plus[i], slot * SCALES / SLOTS);
 #pragma unroll
           for (uint e = 0; e < EACH_LANE; e++) {
             const int dot = WIDE ? c[0][2 * i + e] * 256 + c[PLANES - 1][2 * i + e] : c[0][2 * i] * 256 + c[0][2 * i + 1];
             float& total = totals[i][e][slot];
-            total = mad(scale * both.values[e].values[1], float(dot), total);
+            total = mad(scale, float(dot) * both.values[e].values[1], total);
             total = mad(bias, both.values[e].values[0], total);
           }
         }
