@@ -33,6 +33,8 @@ MOST_SIMDGROUPS = 24
 MOST_PAIRS = 10  # pairs of tiles of a round
 SHARED_BYTES = 226 << 10  # bytes of threadgroup memory of a processor
 SHARERS = (1, 2, 4)  # processors that may divide the steps of a row
+PARTNERS = (1, 2, 4)  # that may divide the vectors
+MOST_IN_CLUSTER = 8  # processors of a cluster on every GPU that has clusters
 STAGE = 16 * 128  # bytes of a step of two tiles
 DEEPEST = 3  # steps of a simdgroup on their way
 LONG = 60000  # numbers of x from which on two of them are faster
@@ -60,8 +62,8 @@ class VectorRing(NamedTuple):
     sharers : int
         The neighbouring threadgroups that have their tiles in common and divide the steps of a row.
     partners : int
-        The neighbouring threadgroups, 1 or 2, that have tiles of their own and divide the vectors that they bring to 16
-        bits; 2 only without sharers.
+        The threadgroups, or groups of sharers, that have tiles of their own and divide the vectors that they bring to
+        16 bits; each has some.
     """
 
     alone: Ring
@@ -185,8 +187,9 @@ def vector_ring_configuration(product: Product, ring: VectorRing) -> Configurati
         or simdgroups > MOST_SIMDGROUPS
         or ring.sharers not in SHARERS
         or alone.split % ring.sharers
-        or ring.partners not in (1, 2)
-        or (ring.partners > 1 and ring.sharers > 1)
+        or ring.partners not in PARTNERS
+        or (ring.partners - 1) * -(-product.batch // ring.partners) >= product.batch
+        or in_cluster > MOST_IN_CLUSTER
         or min(ring.groups, product.tiles) < in_cluster
         or needed_bytes(product, alone.split, ring.teams, ring.depth, ring.per, ring.sharers) > SHARED_BYTES
     ):

@@ -9,9 +9,9 @@
 // is; x waits for them, because memory answers in turn. HELPERS are simdgroups without tiles: they bring x to 16 bits, which
 // is most of the work where a threadgroup has few rows.
 //
-// SHARERS threadgroups, a cluster, have their rows in common and divide the SPLIT among themselves: each brings only the x
-// of its own steps, and reads the sums of the others. Or PARTNERS threadgroups, a cluster of two, have rows of their own, and
-// each brings half of the vectors to 16 bits for both.
+// A cluster is SHARERS times PARTNERS threadgroups. SHARERS have their rows in common and divide the SPLIT among themselves:
+// each brings only the x of its own steps, and reads the sums of the others. PARTNERS have rows of their own and the same
+// steps, and each brings a part of the vectors to 16 bits for all of them.
 constexpr uint CHUNK = 512 / BITS, STEP = 2 * CHUNK;  // codes of 64 bytes of a row, and of a step
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK, SLOTS = STEP / SLOT;
 constexpr uint SCALES = uint(GROUP) < STEP ? STEP / GROUP : 1;  // of a step
@@ -54,8 +54,10 @@ constexpr bool NEAR = NORMED && WIDTH <= 8192;                  // there is room
 threadgroup piece* const weights = (threadgroup piece*)partial;  // of the norm, before there are sums
 threadgroup float squares[NORMED ? BRINGERS * VECTORS : 1];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
-const uint sharer = SHARERS > 1 ? place_in_cluster() : 0u, first_split = sharer * HERE;
-const uint partner = PARTNERS > 1 ? place_in_cluster() : 0u, first_brought = partner * BROUGHT;
+constexpr bool IS_BOTH = SHARERS > 1 && PARTNERS > 1;
+const uint in_cluster = SHARERS * PARTNERS > 1 ? place_in_cluster() : 0u;
+const uint sharer = IS_BOTH ? in_cluster % SHARERS : SHARERS > 1 ? in_cluster : 0u, first_split = sharer * HERE;
+const uint partner = IS_BOTH ? in_cluster / SHARERS : PARTNERS > 1 ? in_cluster : 0u, first_brought = partner * BROUGHT;
 const uint end_brought = min(first_brought + BROUGHT, uint(VECTORS));
 const uint member = simdgroup_index_in_threadgroup, within = member % HERE, split = first_split + within, team = member / HERE;
 const uint groups = threadgroups_per_grid.x / SHARERS, group = threadgroup_position_in_grid.x / SHARERS;
@@ -64,6 +66,10 @@ const uint first_tile = group * each + min(group, more), end_tile = first_tile +
 const uint steps = team < uint(TEAMS) ? (STEPS + SPLIT - 1 - split) / SPLIT : 0u;  // of a row for this simdgroup
 const auto row_of = [&](uint tile, uint local) {
   return GATED ? tile * 4 + local % 4 + (local >= 4 ? columns : 0u) : tile * 8 + local;
+};
+const auto give = [&](auto* at, auto value) {  // to the partners
+#pragma unroll
+  for (uint other = 1; other < uint(PARTNERS); other++) store_in_cluster(at, value, sharer + (partner ^ other) * SHARERS);
 };
 begin_next();
 if (PARTNERS > 1) arrive_in_cluster();
@@ -220,21 +226,19 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
         if (lane % (SLOT / 8) == 0) {
           const unit summed = {{sum[i], unit_of<BITS>(exponent)}};
           own_sums[i] = summed;
-          if (PARTNERS > 1) store_in_cluster(own_sums + i, summed, partner ^ 1);
+          give(own_sums + i, summed);
         }
         for (uint p = 0; p < 2; p++) {
           const pack<uint, 2> words = p ? planes.lower : planes.upper;
           threadgroup uint* const to = (threadgroup uint*)(own_x + i * VECTOR + places[p]) + product % 2 * 2;
           if (IS_WHOLE) {
             *(threadgroup pack<uint, 2>*)to = words;
-            if (PARTNERS > 1) store_in_cluster((threadgroup pack<uint, 2>*)to, words, partner ^ 1);
+            give((threadgroup pack<uint, 2>*)to, words);
           } else {
             to[beside] = words.values[0];
             to[beside + 4] = words.values[1];
-            if (PARTNERS > 1) {
-              store_in_cluster(to + beside, words.values[0], partner ^ 1);
-              store_in_cluster(to + beside + 4, words.values[1], partner ^ 1);
-            }
+            give(to + beside, words.values[0]);
+            give(to + beside + 4, words.values[1]);
           }
         }
       }
@@ -246,7 +250,7 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
     if (lane == 0 && first_vector + i < end_brought) {
       threadgroup float* const to = squares + (first_vector + i) * BRINGERS + bringer;
       *to = all;
-      if (PARTNERS > 1) store_in_cluster(to, all, partner ^ 1);
+      give(to, all);
     }
   }
 }
@@ -263,7 +267,9 @@ const uint first_plane = WIDE ? 0u : g % 2;
 const threadgroup unit* const sums_from = sums + within * (SLOTS * LINE) + (WIDE ? 2 * t : min(t, uint(VECTORS - 1)));
 const uint fragment_row = lane % 16, fragment = fragment_row * 8 + (lane / 16 ^ fragment_row % 8);
 uint round = 0, stage = 0;
-for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
+// Where sums are read across a cluster, all of it have as many rounds, of which the last may have no tiles for some.
+const uint last_tile = IS_BOTH && more > 0 ? first_tile + each + 1 : end_tile;
+for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
   const uint stop = min(base + ROUND, end_tile), turn = round % 2;  // sums lie in turn, so that one barrier is enough
   const uint outputs = (stop - base) * OUTPUTS;
   constexpr uint EACH = (ROUND * OUTPUTS * VECTORS + SHARERS * THREADS - 1) / (SHARERS * THREADS);  // results of a thread
@@ -279,7 +285,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
 #if HIPRT_TARGET_NVIDIA
   const threadgroup ushort* const scale_from = (const threadgroup ushort*)(copied + turn * 2 * SCALE_PIECES) + split * SCALES +
                                                (GATED ? g % 4 + g / 4 * (ROUND * 4) : g) * SCALED;
-  wait_for_stage(arrived + turn * 8, round / 2 % 2);
+  if (!IS_BOTH || base < stop) wait_for_stage(arrived + turn * 8, round / 2 % 2);
 #endif
   // A step's scales, as words of two where they are several.
   typedef pack<uint, (SCALES + 1) / 2> line;
@@ -394,7 +400,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
     const threadgroup float* const from =
         partial + ((turn * ROUND + output / OUTPUTS) * HERE * VECTORS + v) * 8 + output % OUTPUTS;
     const auto from_sharer = [&](const threadgroup float* at, uint s) {  // of a simdgroup's share
-      return SHARERS > 1 ? load_of_cluster(at, s / HERE) : *at;
+      return SHARERS > 1 ? load_of_cluster(at, s / HERE + partner * SHARERS) : *at;
     };
     float value = 0.0f, other = 0.0f, squared = 0.0f;
 #pragma unroll
