@@ -96,7 +96,9 @@ def vector_ring_of(product: Product, target: Target, is_normed: bool = True) -> 
 def vector_rings(product: Product, alone: Ring, compute_units: int) -> Iterator[VectorRing]:
     """Yield the vector rings that fit a matrix with one threadgroup on each processor, for a ring of one vector."""
     own = -(-product.steps // alone.split)
-    for sharers in (count for count in SHARERS if alone.split % count == 0):
+    for sharers in (
+        count for count in SHARERS if alone.split % count == 0 and divides_scales(product, alone.split, count)
+    ):
         # Clusters of four leave some processors of their part of a GPU over; 30 fit one of 132.
         whole = compute_units if sharers < 4 else compute_units * 10 // 11
         groups = min(whole, product.tiles) // sharers * sharers
@@ -145,15 +147,33 @@ def needed_bytes(product: Product, split: int, teams: int, depth: int, per: int,
     return (
         product.batch * (here * step + 64)
         + teams * split // sharers * depth * STAGE
-        + scale_bytes(product, teams, per)
+        + scale_bytes(product, split, teams, per, sharers)
         + here * slots * (8 if product.batch > 4 else product.batch) * 8
         + max(2 * 2 * teams * per * 8 * split // sharers * product.batch * 4, norm)
     )
 
 
-def scale_bytes(product: Product, teams: int, per: int) -> int:
-    """Return the bytes of threadgroup memory for the scales and biases of two rounds."""
-    return 2 * 2 * (2 * teams * per * 8) * (product.width // product.group) * 2
+def scale_bytes(product: Product, split: int, teams: int, per: int, sharers: int = 1) -> int:
+    """Return the bytes of threadgroup memory for the scales and biases of two rounds.
+
+    Sharers have those of their own steps.
+    """
+    row = product.width // product.group * 2
+    if sharers > 1:
+        run = run_bytes(product, split, sharers)
+        row = -(-product.steps // split) * (run + run % 16)
+    return 2 * 2 * (2 * teams * per * 8) * row
+
+
+def run_bytes(product: Product, split: int, sharers: int) -> int:
+    """Return the bytes of scales of a row that a sharer has in one piece."""
+    return split // sharers * (1024 // (product.bits * product.group)) * 2
+
+
+def divides_scales(product: Product, split: int, sharers: int) -> bool:
+    """Whether a sharer's scales of a row can be copied by pieces of 16 bytes, of which they may begin in the middle."""
+    row, run = product.width // product.group * 2, run_bytes(product, split, sharers)
+    return sharers == 1 or (row % 16 == 0 and run % 8 == 0 and run * sharers % 16 == 0)
 
 
 def shared_bytes(template: Mapping[str, Any], target: Target) -> int:
@@ -166,7 +186,7 @@ def shared_bytes(template: Mapping[str, Any], target: Target) -> int:
     needed = needed_bytes(product, *(template[name] for name in ("SPLIT", "TEAMS", "DEPTH", "PER", "SHARERS")))
     if "matrix" in target.features:
         return max(needed, ALONE)
-    return needed - scale_bytes(product, template["TEAMS"], template["PER"])
+    return needed - scale_bytes(product, *(template[name] for name in ("SPLIT", "TEAMS", "PER", "SHARERS")))
 
 
 def vector_ring_configuration(product: Product, ring: VectorRing) -> Configuration:
@@ -187,6 +207,7 @@ def vector_ring_configuration(product: Product, ring: VectorRing) -> Configurati
         or simdgroups > MOST_SIMDGROUPS
         or ring.sharers not in SHARERS
         or alone.split % ring.sharers
+        or not divides_scales(product, alone.split, ring.sharers)
         or ring.partners not in PARTNERS
         or (ring.partners - 1) * -(-product.batch // ring.partners) >= product.batch
         or in_cluster > MOST_IN_CLUSTER

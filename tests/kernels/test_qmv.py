@@ -651,7 +651,15 @@ def test_vector_rings_are_refused_where_they_do_not_fit():
     assert vector_ring_configuration(product, fit._replace(helpers=3)).threads == (160, 1, 1)
     assert vector_ring_configuration(product, fit._replace(teams=2, groups=5, sharers=2)).grid == (4, 1, 1)
     assert vector_ring_configuration(product, fit._replace(teams=2, sharers=2)).threads == (64, 1, 1)
-    wrong = {"depth": (0, 60), "per": (0,), "early": (3,), "helpers": (23,), "teams": (0, 13), "sharers": (3, 4), "partners": (3, 4)}
+    wrong = {
+        "depth": (0, 60),
+        "per": (0,),
+        "early": (3,),
+        "helpers": (23,),
+        "teams": (0, 13),
+        "sharers": (3, 4),
+        "partners": (3, 4),
+    }
     for name, value in ((name, value) for name, values in wrong.items() for value in values):
         with pytest.raises(ValueError, match="does not fit"):
             vector_ring_configuration(product, fit._replace(**{name: value}))

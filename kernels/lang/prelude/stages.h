@@ -22,6 +22,10 @@ HIPRT_INLINE void stages_begun() { asm volatile("fence.mbarrier_init.release.clu
 HIPRT_INLINE void expect_bytes(uint barrier, uint bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
+// This thread arrives once its copies so far are there.
+HIPRT_INLINE void arrive_with_copies(uint barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 // Addresses and sizes are multiples of 16 bytes.
 HIPRT_INLINE void copy_bulk(uint to, const void* from, uint bytes, uint barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),

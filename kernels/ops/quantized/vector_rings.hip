@@ -26,7 +26,16 @@ constexpr uint PRODUCTS = STEP / 32;                             // matrix instr
 constexpr uint HELD = STEP / 8, PLANE = HELD / 2;                // pieces of x of a step, and of a plane of it
 constexpr uint VECTOR = STEPS_HERE * HELD + 4;                   // apart in the banks
 constexpr uint LINE = WIDE ? 8 : VECTORS;                        // sums of a slot
-constexpr uint SCALE_PIECES = (ROUND * 8 * SCALED * 2 + 15) / 16;  // of a round, and as many of biases
+// Sharers bring the scales of their own steps only: of each row OWN runs of RUN pieces, which may begin before the first of
+// the scales, since pieces are aligned.
+#if HIPRT_TARGET_NVIDIA
+constexpr bool IS_PART = SHARERS > 1;
+#else
+constexpr bool IS_PART = false;
+#endif
+constexpr uint RUN_BYTES = HERE * SCALES * 2, RUN = (RUN_BYTES + RUN_BYTES % 16) / 16;
+constexpr uint ROW_SCALES = IS_PART ? OWN * RUN * 8 : SCALED, STEP_SCALES = IS_PART ? RUN * 8 : SPLIT * SCALES;  // apart, as they lie
+constexpr uint SCALE_PIECES = (ROUND * 8 * ROW_SCALES * 2 + 15) / 16;  // of a round, and as many of biases
 constexpr uint STAGE = 16 * 8;                                     // pieces of a step of two tiles
 // Parts of x, which have a sum of squares each, and how many vectors of it a simdgroup brings at once.
 constexpr uint BROUGHT = (VECTORS + PARTNERS - 1) / PARTNERS;  // vectors of this threadgroup, but fewer of the last one
@@ -77,9 +86,25 @@ if (PARTNERS > 1) arrive_in_cluster();
 #if HIPRT_TARGET_NVIDIA
 threadgroup ulong full[2 + ARRIVALS];
 const uint arrived = in_shared(full), buffers = in_shared(copied), x_arrived = arrived + 16;
-const auto bring = [&](uint round) {
+const auto bring = [&](uint round) {  // by all threads where scales come in part, else by one
   const uint begin = first_tile + round * ROUND, end = min(begin + ROUND, end_tile), bar = arrived + round % 2 * 8;
   if (begin >= end) return;
+  if (IS_PART) {
+    constexpr uint OF_ROW = OWN * RUN;
+#pragma unroll 1
+    for (uint i = thread_index_in_threadgroup; i < ROUND * 8 * OF_ROW; i += THREADS) {
+      const uint of = i / OF_ROW, at = i % OF_ROW, part = of / (ROUND * OUTPUTS), local = of % (ROUND * OUTPUTS);
+      const uint piece_at = ((at / RUN * SPLIT + first_split) * SCALES) / 8 + at % RUN;
+      const size_t from = size_t(row_of(begin, part * 4) + local) * SCALED + piece_at * 8;
+      if (local < (end - begin) * OUTPUTS && piece_at < SCALED / 8) {
+        threadgroup piece* const to = copied + round % 2 * 2 * SCALE_PIECES + i;
+        copy_later<16>(to, (const device ushort*)scales + from);
+        copy_later<16>(to + SCALE_PIECES, (const device ushort*)biases + from);
+      }
+    }
+    arrive_with_copies(bar);
+    return;
+  }
   const uint bytes = (end - begin) * (OUTPUTS * SCALED * 2);
   expect_bytes(bar, 2 * PARTS * bytes);
   for (uint part = 0; part < PARTS; part++) {
@@ -90,11 +115,11 @@ const auto bring = [&](uint round) {
   }
 };
 if (thread_index_in_threadgroup == 0) {
-  begin_stage(arrived, 1);
-  begin_stage(arrived + 8, 1);
+  begin_stage(arrived, IS_PART ? THREADS : 1);
+  begin_stage(arrived + 8, IS_PART ? THREADS : 1);
   for (uint i = 0; i < ARRIVALS; i++) begin_stage(x_arrived + i * 8, 1);
   stages_begun();
-  bring(0);
+  if (!IS_PART) bring(0);
 }
 #endif
 
@@ -128,6 +153,9 @@ const auto fetch = [&]() {
 #pragma unroll 1
 for (uint d = 0; d < uint(EARLY); d++) fetch();
 threadgroup_barrier(mem_flags::mem_threadgroup);
+#if HIPRT_TARGET_NVIDIA
+if (IS_PART) bring(0);
+#endif
 wait_for_inputs();
 
 // x comes as it is, and so do the norm's weights unless they are many.
@@ -152,7 +180,7 @@ if (member == 0) {
   }
 }
 wait_for_stage(x_arrived, 0);
-if (thread_index_in_threadgroup == 0) bring(1);
+if (IS_PART || thread_index_in_threadgroup == 0) bring(1);
 #else
 for (uint i = thread_index_in_threadgroup; i < (VECTORS + (NEAR ? 1 : 0)) * (STEPS_HERE * HELD); i += THREADS) {
   const uint v = i / (STEPS_HERE * HELD), here = i / HELD % STEPS_HERE, step = here / HERE * SPLIT + first_split + here % HERE;
@@ -283,8 +311,9 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
     }
   }
 #if HIPRT_TARGET_NVIDIA
-  const threadgroup ushort* const scale_from = (const threadgroup ushort*)(copied + turn * 2 * SCALE_PIECES) + split * SCALES +
-                                               (GATED ? g % 4 + g / 4 * (ROUND * 4) : g) * SCALED;
+  const threadgroup ushort* const scale_from = (const threadgroup ushort*)(copied + turn * 2 * SCALE_PIECES) +
+                                               (IS_PART ? first_split * SCALES % 8 + within * SCALES : split * SCALES) +
+                                               (GATED ? g % 4 + g / 4 * (ROUND * 4) : g) * ROW_SCALES;
   if (!IS_BOTH || base < stop) wait_for_stage(arrived + turn * 8, round / 2 % 2);
 #endif
   // A step's scales, as words of two where they are several.
@@ -326,7 +355,7 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
 #pragma unroll
       for (uint i = 0; i < 2; i++) {
 #if HIPRT_TARGET_NVIDIA
-        const threadgroup ushort* const from = scale_from + (tile + i - base) * (OUTPUTS * SCALED) + own * (SPLIT * SCALES);
+        const threadgroup ushort* const from = scale_from + (tile + i - base) * (OUTPUTS * ROW_SCALES) + own * STEP_SCALES;
         by[i] = line_at(from);
         plus[i] = line_at(from + SCALE_PIECES * 8);
 #else
@@ -389,7 +418,7 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 #if HIPRT_TARGET_NVIDIA
-  if (thread_index_in_threadgroup == 0) bring(round + 2);
+  if (IS_PART || thread_index_in_threadgroup == 0) bring(round + 2);
 #endif
 #pragma unroll(IS_AHEAD ? EACH : 1)
   for (uint e = 0; e < EACH; e++) {
