@@ -111,6 +111,9 @@ HIPRT_INLINE T simd_broadcast(T v, uint lane) { return word_of_lane(v, lane); }
 template <typename T>
 HIPRT_INLINE T simd_shuffle_xor(T v, uint mask) {
   HIPRT_KNOWN_MASK(word_across, v, mask)
+#if HIPRT_TARGET_NVIDIA
+  if constexpr (sizeof(T) == sizeof(uint)) return as_type<T>(__shfl_xor_sync(~0u, as_type<uint>(v), mask, 32));
+#endif
   return word_of_lane(v, lane_index() ^ mask);
 }
 // The sum of a number and of that in the lane which an exclusive or with `mask` finds.

@@ -13,6 +13,12 @@ HIPRT_INLINE uint in_shared(const void* from) {
   return place;
 }
 
+// A number that is computed here, and not again where it is used: a compiler would do that behind a wait.
+HIPRT_INLINE uint kept(uint number) {
+  asm volatile("" : "+r"(number));
+  return number;
+}
+
 // This initialises a stage's barrier for the number of threads that arrive at it.
 HIPRT_INLINE void begin_stage(uint barrier, uint count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
@@ -74,6 +80,7 @@ HIPRT_INLINE void store_in_cluster(pack<T, 2>* at, pack<T, 2> pair, uint place) 
                : "memory");
 }
 #else  // a cluster is one threadgroup
+HIPRT_INLINE uint kept(uint number) { return number; }
 HIPRT_INLINE uint place_in_cluster() { return 0; }
 HIPRT_INLINE void cluster_barrier() { threadgroup_barrier(mem_flags::mem_threadgroup); }
 HIPRT_INLINE void arrive_in_cluster() {}

@@ -72,6 +72,15 @@ const auto row_of = [&](uint tile, uint local) {
 const bool is_second = t / HALF % 2 != g % 2;
 const uint local = is_second ? 4 + g / 2 : g / 2;
 const uint scale_at = (CHOICE == SUMMED ? 0u : split * SCALES) + (SPREAD > 1 ? 0u : min(t, SLOTS - 1));
+const uint scale_in_round = kept(scale_at + (GATED ? local % 4 + local / 4 * (ROUND * 4) : local) * SCALED);
+const uint partial_at = kept(split * 8 + local);
+// Where this lane's column finds x of the simdgroup's steps: zeros where the lane's codes have another scale than the column.
+const bool is_mine = g / 2 < SLOTS && g / 2 % HALF == t * HALF / 4;
+const uint column_at = kept(split * (OWN * HELD) + (is_mine ? g / 2 / HALF * 8 + t * 2 + g % 2 : BLOCK - 1));
+// Where this lane leaves x of a step: two words of a piece, of one word of codes, whose fields are multiplied by themselves, or
+// of two words.
+const uint word = lane * (BITS / 4), pair = word % 4 * FIELDS / 2;
+const uint word_at = kept(split * (OWN * HELD) * 4 + (pair / 2 * BLOCK + word / 16 * 8 + word / 4 % 4 * 2) * 4 + pair % 2 * (FIELDS == 2 ? 1 : 2));
 begin_next();
 constexpr uint SHARE = (OWN + TEAMS - 1) / TEAMS;  // steps of x that a simdgroup brings, RUNS of them at once
 constexpr uint RUNS = SHARE < 4 ? SHARE : 4;
@@ -198,7 +207,7 @@ if (GUESSES) {
 }
 
 // Bring this simdgroup's parts of x to where its team's lanes find them.
-threadgroup piece* const held = copied + COPIED + split * (OWN * HELD);
+threadgroup piece* const held = copied + COPIED;
 threadgroup pack<float, 2>* const own_sums = sums + split * (OWN * 4);
 float square = 0.0f;
 #if ROUTED
@@ -217,7 +226,7 @@ for (uint base = 0; base < SHARE; base += RUNS) {
   for (uint r = 0; r < RUNS; r++) {
     const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
     const float factor = CHOICE == SUMMED && own < OWN && step < STEPS ? factors[step / STEPS_EACH] : 1.0f;
-    float v[8], largest = 0.0f, sum = 0.0f;
+    float v[8], sum = 0.0f;
     for (int i = 0; i < 8; i++) {
       const uint both = values[r].values[i / 2], weigh = NORMED ? weights[r].values[i / 2] : 0u;
       v[i] = i % 2 ? high_of<T>(both) : low_of<T>(both);
@@ -226,9 +235,10 @@ for (uint base = 0; base < SHARE; base += RUNS) {
         square = mad(v[i], v[i], square);
         v[i] *= i % 2 ? high_of<T>(weigh) : low_of<T>(weigh);
       }
-      largest = fmax(largest, abs(v[i]));
       sum += v[i];
     }
+    const float first = fmax(fmax(abs(v[0]), abs(v[1])), fmax(abs(v[2]), abs(v[3])));
+    float largest = fmax(first, fmax(fmax(abs(v[4]), abs(v[5])), fmax(abs(v[6]), abs(v[7]))));
     for (uint other = 1; other < SLOT / 8; other *= 2) {
       largest = fmax(largest, simd_shuffle_xor(largest, other));
       sum += simd_shuffle_xor(sum, other);
@@ -237,14 +247,11 @@ for (uint base = 0; base < SHARE; base += RUNS) {
     const byte_planes planes = planes_of<BITS>(v, exponent);
     if (lane < PACKS && own < OWN && own * SPLIT + split < STEPS) {
       if (lane % (SLOT / 8) == 0) own_sums[own * 4 + lane / (SLOT / 8)] = {{sum, unit_of<BITS>(exponent)}};
-      // Two words of a piece: of one word of codes, whose fields are multiplied by themselves, or of two words.
-      const uint word = lane * (BITS / 4), pair = word % 4 * FIELDS / 2;
-      threadgroup piece* const to = held + own * HELD + pair / 2 * BLOCK + word / 16 * 8 + word / 4 % 4 * 2;
+      threadgroup uint* const to = (threadgroup uint*)held + word_at + own * (HELD * 4);
       for (uint p = 0; p < 2; p++) {
         const pack<uint, 2> words = p ? planes.lower : planes.upper;
-        threadgroup uint* const in_plane = (threadgroup uint*)(to + p) + pair % 2 * (FIELDS == 2 ? 1 : 2);
-        in_plane[0] = words.values[0];
-        in_plane[FIELDS] = words.values[1];
+        to[p * 4] = words.values[0];
+        to[p * 4 + FIELDS] = words.values[1];
       }
     }
   }
@@ -289,9 +296,7 @@ if (NORMED) {  // while codes are on their way
   if (lane == 0) squares[member] = square;
 }
 
-// Where this lane's column finds x: zeros where the lane's codes have another scale than the column.
-const bool is_mine = g / 2 < SLOTS && g / 2 % HALF == t * HALF / 4;
-const threadgroup piece* const column = held + (is_mine ? g / 2 / HALF * 8 + t * 2 + g % 2 : BLOCK - 1);
+const threadgroup piece* const column = held + column_at;
 const size_t before_out = size_t(token) * (all_tiles * OUTPUTS);
 #if LEAVES_PLACE
 threadgroup int top_keys[MEMBERS];
@@ -307,8 +312,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
     addend = load_now((const device ushort*)residual + before_out + base * OUTPUTS + thread_index_in_threadgroup);
   }
 #if HIPRT_TARGET_NVIDIA
-  const threadgroup T* const scale_from = (const threadgroup T*)copied + turn * SCALE_BYTES + scale_at +
-                                          (GATED ? local % 4 + local / 4 * (ROUND * 4) : local) * SCALED;
+  const threadgroup T* const scale_from = (const threadgroup T*)copied + turn * SCALE_BYTES + scale_in_round;
   wait_for_stage(arrived + turn * 8, (round / 2 + (is_second_time ? 1 : 0)) % 2);
 #endif
 #pragma unroll 1
@@ -379,7 +383,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
         }
         for (uint other = 1; other < HALF; other *= 2) total += simd_shuffle_xor(total, other);
         total += simd_shuffle_xor(total, 4 | HALF);
-        if (t == 0) partial[((turn * ROUND + tile - base) * SPLIT + split) * 8 + local] = total;
+        if (t == 0) partial[(turn * ROUND + tile - base) * (SPLIT * 8) + partial_at] = total;
       }
     }
   }
