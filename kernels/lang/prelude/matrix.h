@@ -18,6 +18,11 @@ HIPRT_INLINE void copy_later(void* to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" : : "r"(at), "l"(from), "n"(BYTES) : "memory");
   }
 }
+// A copy of 16 bytes without a branch: where `is_there` is false zeros are written and nothing is read.
+HIPRT_INLINE void copy_later_if(void* to, const void* from, bool is_there) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+               : : "r"(uint(__cvta_generic_to_shared(to))), "l"(from), "r"(is_there ? 16 : 0) : "memory");
+}
 HIPRT_INLINE void end_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 template <int N>
 HIPRT_INLINE void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
@@ -64,6 +69,9 @@ namespace hiprt {
 // Where there are no such copies, they are there at once.
 template <uint BYTES>
 HIPRT_INLINE void copy_later(void* to, const void* from) { __builtin_memcpy(to, from, BYTES); }
+HIPRT_INLINE void copy_later_if(void* to, const void* from, bool is_there) {
+  if (is_there) __builtin_memcpy(to, from, 16);
+}
 HIPRT_INLINE void end_copies() {}
 template <int N>
 HIPRT_INLINE void wait_for_all_but() {}

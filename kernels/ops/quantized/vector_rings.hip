@@ -129,26 +129,20 @@ const uint row = lane / 8, place = row * 8 + (lane % 8 ^ row);
 uint next_tile = steps ? first_tile + team * 2 : end_tile, next_step = 0, next_stage = 0;
 const device uint* codes = weight + size_t(row_of(next_tile, row)) * (STEPS * 32) + split * 32 + lane % 8 * 4;
 const size_t four_rows = (GATED ? columns : 4u) * size_t(STEPS * 32);  // to the other half of a tile
-const auto fetch = [&]() {
-  if (next_tile < end_tile) {
+const auto fetch = [&]() {  // without branches, between which a compiler could move nothing
 #pragma unroll
-    for (uint i = 0; i < 2; i++) {
-      if (next_tile + i < end_tile) {
-        const device uint* const from = codes + i * (OUTPUTS * STEPS * 32);
-        threadgroup piece* const to = ring + next_stage * STAGE + i * 64;
-        copy_later<16>(to + place, from);
-        copy_later<16>(to + 32 + (place ^ 4), from + four_rows);
-      }
-    }
-    codes += SPLIT * 32;
-    if (++next_step == steps) {
-      next_step = 0;
-      next_tile += 2 * TEAMS;
-      codes += size_t(2 * TEAMS * OUTPUTS) * (STEPS * 32) - steps * (SPLIT * 32);
-    }
-    next_stage = next_stage + 1 == uint(DEPTH) ? 0 : next_stage + 1;
+  for (uint i = 0; i < 2; i++) {
+    const device uint* const from = codes + i * (OUTPUTS * STEPS * 32);
+    threadgroup piece* const to = ring + next_stage * STAGE + i * 64;
+    copy_later_if(to + place, from, next_tile + i < end_tile);
+    copy_later_if(to + 32 + (place ^ 4), from + four_rows, next_tile + i < end_tile);
   }
   end_copies();
+  const bool is_last = next_step + 1 >= steps;
+  codes += is_last ? ptrdiff_t(2 * TEAMS * OUTPUTS) * (STEPS * 32) - ptrdiff_t(next_step) * (SPLIT * 32) : ptrdiff_t(SPLIT * 32);
+  next_tile += is_last ? 2 * TEAMS : 0u;
+  next_step = is_last ? 0u : next_step + 1;
+  next_stage = next_stage + 1 == uint(DEPTH) ? 0 : next_stage + 1;
 };
 #pragma unroll 1
 for (uint d = 0; d < uint(EARLY); d++) fetch();
