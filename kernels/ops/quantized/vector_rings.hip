@@ -144,8 +144,9 @@ const auto fetch = [&]() {  // without branches, between which a compiler could 
   next_step = is_last ? 0u : next_step + 1;
   next_stage = next_stage + 1 == uint(DEPTH) ? 0 : next_stage + 1;
 };
+const bool has_tiles = team < uint(TEAMS);  // helpers have no stages
 #pragma unroll 1
-for (uint d = 0; d < uint(EARLY); d++) fetch();
+for (uint d = 0; has_tiles && d < uint(EARLY); d++) fetch();
 threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
 if (IS_PART) bring(0);
@@ -185,7 +186,7 @@ for (uint i = thread_index_in_threadgroup; i < (VECTORS + (NEAR ? 1 : 0)) * (STE
 threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
 #pragma unroll 1
-for (uint d = EARLY; d < uint(DEPTH); d++) fetch();
+for (uint d = EARLY; has_tiles && d < uint(DEPTH); d++) fetch();
 
 // Bring x to 16 bits where it lies. A simdgroup does for some vectors what members of the other kernel do for one.
 // Of codes of 4 bits a lane has both words of its place in a product, else one word each of two places.
