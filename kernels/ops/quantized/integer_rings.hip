@@ -27,6 +27,9 @@ constexpr uint SCALES = SPREAD > 1 ? 2 / SPREAD : SLOTS;          // of a step
 constexpr uint FIELDS = BITS == 4 ? 2 : 1;                        // registers of a word's codes, the second 16 times as much
 constexpr uint BESIDE = CHOICE == SUMMED ? CHOSEN : 1, STEPS_EACH = WIDTH / STEP;  // of one matrix
 constexpr uint STEPS = BESIDE * STEPS_EACH, OWN = (STEPS + SPLIT - 1) / SPLIT, SCALED = STEPS_EACH * SCALES;
+// Rows of scales of an even number of pieces lie a piece apart: lanes read those of eight rows, which would be in few banks.
+constexpr bool IS_APART = CHOICE == ONE && !IS_ROUTED && SCALED % 16 == 0;
+constexpr uint ROW_SCALES = IS_APART ? SCALED + 8 : SCALED;
 constexpr uint PARTS = GATED ? 2 : 1, OUTPUTS = 8 / PARTS;  // of a tile; gated: 4 rows of each half
 constexpr uint ROUND = TEAMS * PER;                         // tiles whose sums are put together at once
 constexpr uint MEMBERS = TEAMS * SPLIT, PACKS = STEP / 8;
@@ -72,7 +75,7 @@ const auto row_of = [&](uint tile, uint local) {
 const bool is_second = t / HALF % 2 != g % 2;
 const uint local = is_second ? 4 + g / 2 : g / 2;
 const uint scale_at = (CHOICE == SUMMED ? 0u : split * SCALES) + (SPREAD > 1 ? 0u : min(t, SLOTS - 1));
-const uint scale_in_round = kept(scale_at + (GATED ? local % 4 + local / 4 * (ROUND * 4) : local) * SCALED);
+const uint scale_in_round = kept(scale_at + (GATED ? local % 4 + local / 4 * (ROUND * 4) : local) * ROW_SCALES);
 const uint partial_at = kept(split * 8 + local);
 // Where this lane's column finds x of the simdgroup's steps: zeros where the lane's codes have another scale than the column.
 const bool is_mine = g / 2 < SLOTS && g / 2 % HALF == t * HALF / 4;
@@ -127,11 +130,26 @@ if (IS_CHOSEN) {
 }
 #if HIPRT_TARGET_NVIDIA
 threadgroup ulong full[2];
-constexpr uint SCALE_BYTES = BESIDE * ROUND * 8 * SCALED * 2;  // of a round, and as many of biases
+constexpr uint SCALE_BYTES = BESIDE * ROUND * 8 * ROW_SCALES * 2;  // of a round, and as many of biases
 const uint arrived = in_shared(full), buffers = in_shared(copied);
-const auto bring = [&](uint round) {  // by a simdgroup
+const auto bring = [&](uint round) {  // by a simdgroup, or by all where rows lie apart
   const uint begin = first_tile + round * ROUND, end = min(begin + ROUND, end_tile), bar = arrived + round % 2 * 8;
   if (begin >= end) return;
+  if (IS_APART) {
+    constexpr uint OF_ROW = SCALED / 8;
+#pragma unroll 1
+    for (uint i = thread_index_in_threadgroup; i < ROUND * 8 * OF_ROW; i += MEMBERS * 32) {
+      const uint of = i / OF_ROW, at = i % OF_ROW, part = of / (ROUND * OUTPUTS), within = of % (ROUND * OUTPUTS);
+      const size_t from = size_t(row_of(begin, part * 4) + within) * SCALED + at * 8;
+      if (within < (end - begin) * OUTPUTS) {
+        threadgroup piece* const to = copied + round % 2 * (2 * SCALE_BYTES / 16) + of * (ROW_SCALES / 8) + at;
+        copy_later<16>(to, (const device ushort*)scales + from);
+        copy_later<16>(to + SCALE_BYTES / 16, (const device ushort*)biases + from);
+      }
+    }
+    arrive_with_copies(bar);
+    return;
+  }
   if (lane == 0) expect_bytes(bar, 2 * BESIDE * PARTS * (end - begin) * (OUTPUTS * SCALED * 2));
   simdgroup_barrier(mem_flags::mem_threadgroup);
   for (uint from = begin, next; from < end; from = next) {
@@ -147,13 +165,13 @@ const auto bring = [&](uint round) {  // by a simdgroup
 };
 if (member == 0) {
   if (lane == 0) {
-    begin_stage(arrived, 1);
-    begin_stage(arrived + 8, 1);
+    begin_stage(arrived, IS_APART ? MEMBERS * 32 : 1);
+    begin_stage(arrived + 8, IS_APART ? MEMBERS * 32 : 1);
     stages_begun();
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
-  if (!IS_ROUTED) bring(0);
-  if (!IS_ROUTED) bring(1);
+  if (!IS_ROUTED && !IS_APART) bring(0);
+  if (!IS_ROUTED && !IS_APART) bring(1);
 }
 constexpr uint COPIED = 4 * SCALE_BYTES / 16;
 #else
@@ -180,6 +198,12 @@ for (uint i = thread_index_in_threadgroup; i < SPLIT * OWN * FIELDS; i += MEMBER
   copied[COPIED + i * BLOCK + BLOCK - 1] = {{0, 0, 0, 0}};
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
+#if HIPRT_TARGET_NVIDIA
+if (IS_APART) {
+  bring(0);
+  bring(1);
+}
+#endif
 if (!IS_CHOSEN || GUESSES) wait_for_inputs();
 
 if (IS_CHOSEN) fetch_parts(values, own_x, 0);
@@ -367,7 +391,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
               }
               const uint in_row = CHOICE == SUMMED ? step % STEPS_EACH * SCALES : own * (SPLIT * SCALES);
 #if HIPRT_TARGET_NVIDIA
-              const threadgroup T* const from = scale_from + (tile - base) * (OUTPUTS * SCALED) + in_row +
+              const threadgroup T* const from = scale_from + (tile - base) * (OUTPUTS * ROW_SCALES) + in_row +
                                                 (CHOICE == SUMMED ? step / STEPS_EACH * (ROUND * 8 * SCALED) : 0u);
               const float by = float(from[0]), plus = float(from[SCALE_BYTES / 2]);
 #else
@@ -389,7 +413,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
-  if (member == 0) bring(round + 2);
+  if (IS_APART || member == 0) bring(round + 2);
 #endif
   for (uint i = thread_index_in_threadgroup; i < (stop - base) * OUTPUTS; i += MEMBERS * 32) {
     const uint output = i % OUTPUTS;
