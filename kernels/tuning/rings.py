@@ -171,9 +171,9 @@ def takes_integers(product: Product) -> bool:
 def needed_bytes(group: int, bits: int, width: int, teams: int, split: int, per: int) -> int:
     """Return the bytes of threadgroup memory that x and the scales of two rounds need."""
     steps = width * bits // 1024
-    pieces = width // group // 8
-    apart = 16 if width // group % 8 == 0 and pieces % 2 == 0 else 0  # so that lanes find several rows in different banks
-    return 4 * teams * per * 8 * (width // group * 2 + apart) + -(-steps // split) * split * (544 if bits == 4 else 272)
+    row = width // group * 2
+    row += 16 if row % 64 == 0 else 0  # so that lanes find several rows in different banks
+    return 4 * teams * per * 8 * row + -(-steps // split) * split * (544 if bits == 4 else 272)
 
 
 def shared_bytes(template: Mapping[str, Any], target: Target) -> int:

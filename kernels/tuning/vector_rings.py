@@ -162,6 +162,8 @@ def scale_bytes(product: Product, split: int, teams: int, per: int, sharers: int
     if sharers > 1:
         run = run_bytes(product, split, sharers)
         row = -(-product.steps // split) * (run + run % 16)
+    if row % 64 == 0:  # rows lie apart in the banks
+        row += 16
     return 2 * 2 * (2 * teams * per * 8) * row
 
 

@@ -27,8 +27,8 @@ constexpr uint SCALES = SPREAD > 1 ? 2 / SPREAD : SLOTS;          // of a step
 constexpr uint FIELDS = BITS == 4 ? 2 : 1;                        // registers of a word's codes, the second 16 times as much
 constexpr uint BESIDE = CHOICE == SUMMED ? CHOSEN : 1, STEPS_EACH = WIDTH / STEP;  // of one matrix
 constexpr uint STEPS = BESIDE * STEPS_EACH, OWN = (STEPS + SPLIT - 1) / SPLIT, SCALED = STEPS_EACH * SCALES;
-// Rows of scales of an even number of pieces lie a piece apart: lanes read those of eight rows, which would be in few banks.
-constexpr bool IS_APART = CHOICE == ONE && !IS_ROUTED && SCALED % 16 == 0;
+// Rows of scales of a multiple of four pieces lie a piece apart: lanes read those of eight rows, which would be in few banks.
+constexpr bool IS_APART = CHOICE == ONE && !IS_ROUTED && SCALED % 32 == 0;
 constexpr uint ROW_SCALES = IS_APART ? SCALED + 8 : SCALED;
 constexpr uint PARTS = GATED ? 2 : 1, OUTPUTS = 8 / PARTS;  // of a tile; gated: 4 rows of each half
 constexpr uint ROUND = TEAMS * PER;                         // tiles whose sums are put together at once

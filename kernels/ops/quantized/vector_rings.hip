@@ -27,14 +27,12 @@ constexpr uint HELD = STEP / 8, PLANE = HELD / 2;                // pieces of x 
 constexpr uint VECTOR = STEPS_HERE * HELD + 4;                   // apart in the banks
 constexpr uint LINE = WIDE ? 8 : VECTORS;                        // sums of a slot
 // Sharers bring the scales of their own steps only: of each row OWN runs of RUN pieces, which may begin before the first of
-// the scales, since pieces are aligned.
-#if HIPRT_TARGET_NVIDIA
-constexpr bool IS_PART = SHARERS > 1;
-#else
-constexpr bool IS_PART = false;
-#endif
+// the scales, since pieces are aligned. Behind rows of a multiple of four pieces there is another, so that lanes find those
+// of eight rows in different banks; what bulk copies bring lies as in memory.
+constexpr bool IS_PART = SHARERS > 1, IS_APART = IS_PART || SCALED % 32 == 0;
 constexpr uint RUN_BYTES = HERE * SCALES * 2, RUN = (RUN_BYTES + RUN_BYTES % 16) / 16;
-constexpr uint ROW_SCALES = IS_PART ? OWN * RUN * 8 : SCALED, STEP_SCALES = IS_PART ? RUN * 8 : SPLIT * SCALES;  // apart, as they lie
+constexpr uint OF_ROW = IS_PART ? OWN * RUN : SCALED / 8, ROW_PIECES = OF_ROW + (OF_ROW % 4 == 0 ? 1 : 0);
+constexpr uint ROW_SCALES = IS_APART ? ROW_PIECES * 8 : SCALED, STEP_SCALES = IS_PART ? RUN * 8 : SPLIT * SCALES;  // apart, as they lie
 constexpr uint SCALE_PIECES = (ROUND * 8 * ROW_SCALES * 2 + 15) / 16;  // of a round, and as many of biases
 constexpr uint STAGE = 16 * 8;                                     // pieces of a step of two tiles
 // Parts of x, which have a sum of squares each, and how many vectors of it a simdgroup brings at once.
@@ -86,18 +84,17 @@ if (PARTNERS > 1) arrive_in_cluster();
 #if HIPRT_TARGET_NVIDIA
 threadgroup ulong full[2 + ARRIVALS];
 const uint arrived = in_shared(full), buffers = in_shared(copied), x_arrived = arrived + 16;
-const auto bring = [&](uint round) {  // by all threads where scales come in part, else by one
+const auto bring = [&](uint round) {  // by all threads where rows lie apart, else by one
   const uint begin = first_tile + round * ROUND, end = min(begin + ROUND, end_tile), bar = arrived + round % 2 * 8;
   if (begin >= end) return;
-  if (IS_PART) {
-    constexpr uint OF_ROW = OWN * RUN;
+  if (IS_APART) {
 #pragma unroll 1
     for (uint i = thread_index_in_threadgroup; i < ROUND * 8 * OF_ROW; i += THREADS) {
       const uint of = i / OF_ROW, at = i % OF_ROW, part = of / (ROUND * OUTPUTS), local = of % (ROUND * OUTPUTS);
-      const uint piece_at = ((at / RUN * SPLIT + first_split) * SCALES) / 8 + at % RUN;
+      const uint piece_at = IS_PART ? ((at / RUN * SPLIT + first_split) * SCALES) / 8 + at % RUN : at;
       const size_t from = size_t(row_of(begin, part * 4) + local) * SCALED + piece_at * 8;
       if (local < (end - begin) * OUTPUTS && piece_at < SCALED / 8) {
-        threadgroup piece* const to = copied + round % 2 * 2 * SCALE_PIECES + i;
+        threadgroup piece* const to = copied + round % 2 * 2 * SCALE_PIECES + of * ROW_PIECES + at;
         copy_later<16>(to, (const device ushort*)scales + from);
         copy_later<16>(to + SCALE_PIECES, (const device ushort*)biases + from);
       }
@@ -115,11 +112,11 @@ const auto bring = [&](uint round) {  // by all threads where scales come in par
   }
 };
 if (thread_index_in_threadgroup == 0) {
-  begin_stage(arrived, IS_PART ? THREADS : 1);
-  begin_stage(arrived + 8, IS_PART ? THREADS : 1);
+  begin_stage(arrived, IS_APART ? THREADS : 1);
+  begin_stage(arrived + 8, IS_APART ? THREADS : 1);
   for (uint i = 0; i < ARRIVALS; i++) begin_stage(x_arrived + i * 8, 1);
   stages_begun();
-  if (!IS_PART) bring(0);
+  if (!IS_APART) bring(0);
 }
 #endif
 
@@ -149,7 +146,7 @@ const bool has_tiles = team < uint(TEAMS);  // helpers have no stages
 for (uint d = 0; has_tiles && d < uint(EARLY); d++) fetch();
 threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
-if (IS_PART) bring(0);
+if (IS_APART) bring(0);
 #endif
 wait_for_inputs();
 
@@ -175,7 +172,7 @@ if (member == 0) {
   }
 }
 wait_for_stage(x_arrived, 0);
-if (IS_PART || thread_index_in_threadgroup == 0) bring(1);
+if (IS_APART || thread_index_in_threadgroup == 0) bring(1);
 #else
 for (uint i = thread_index_in_threadgroup; i < (VECTORS + (NEAR ? 1 : 0)) * (STEPS_HERE * HELD); i += THREADS) {
   const uint v = i / (STEPS_HERE * HELD), here = i / HELD % STEPS_HERE, step = here / HERE * SPLIT + first_split + here % HERE;
@@ -413,7 +410,7 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 #if HIPRT_TARGET_NVIDIA
-  if (IS_PART || thread_index_in_threadgroup == 0) bring(round + 2);
+  if (IS_APART || thread_index_in_threadgroup == 0) bring(round + 2);
 #endif
 #pragma unroll(IS_AHEAD ? EACH : 1)
   for (uint e = 0; e < EACH; e++) {
