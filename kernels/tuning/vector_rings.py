@@ -143,13 +143,12 @@ def needed_bytes(product: Product, split: int, teams: int, depth: int, per: int,
     step = 512 if product.bits == 4 else 256  # bytes of x
     slots = max(2, 1024 // (product.bits * product.group))
     here = product.steps if sharers == 1 else -(-product.steps // split) * split // sharers  # steps of a threadgroup
-    norm = here * step if product.width <= 8192 else 0  # its weights, before there are sums of rows
     return (
         product.batch * (here * step + 64)
         + teams * split // sharers * depth * STAGE
         + scale_bytes(product, split, teams, per, sharers)
         + here * slots * (8 if product.batch > 4 else product.batch) * 8
-        + max(2 * 2 * teams * per * 8 * split // sharers * product.batch * 4, norm)
+        + 2 * 2 * teams * per * 8 * split * -(-product.batch // sharers) * 4
     )
 
 

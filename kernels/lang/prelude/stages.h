@@ -47,7 +47,7 @@ HIPRT_INLINE void wait_for_stage(uint barrier, uint turn) {
 }
 
 // Threadgroups of a cluster: this one's place, a barrier of all their threads that orders threadgroup memory, in one step or in
-// two, and a load from or a store to the place that `at` is in the memory of another.
+// two, and a store to the place that `at` is in the memory of another.
 HIPRT_INLINE uint place_in_cluster() {
   uint place;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(place));
@@ -63,11 +63,6 @@ HIPRT_INLINE uint place_in_memory_of(const void* at, uint place) {
   uint there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(uint(__cvta_generic_to_shared(at))), "r"(place));
   return there;
-}
-HIPRT_INLINE float load_of_cluster(const float* at, uint place) {
-  float value;
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(place_in_memory_of(at, place)) : "memory");
-  return value;
 }
 HIPRT_INLINE void store_in_cluster(uint* at, uint value, uint place) {
   asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(place_in_memory_of(at, place)), "r"(value) : "memory");
@@ -85,7 +80,6 @@ HIPRT_INLINE uint place_in_cluster() { return 0; }
 HIPRT_INLINE void cluster_barrier() { threadgroup_barrier(mem_flags::mem_threadgroup); }
 HIPRT_INLINE void arrive_in_cluster() {}
 HIPRT_INLINE void wait_for_cluster() {}
-HIPRT_INLINE float load_of_cluster(const float* at, uint) { return *at; }
 template <typename T>
 HIPRT_INLINE void store_in_cluster(T*, T, uint) {}
 #endif

@@ -10,8 +10,8 @@
 // is most of the work where a threadgroup has few rows.
 //
 // A cluster is SHARERS times PARTNERS threadgroups. SHARERS have their rows in common and divide the SPLIT among themselves:
-// each brings only the x of its own steps, and reads the sums of the others. PARTNERS have rows of their own and the same
-// steps, and each brings a part of the vectors to 16 bits for all of them.
+// each brings only the x of its own steps, and gives the others its sums of their vectors. PARTNERS have rows of their own
+// and the same steps, and each brings a part of the vectors to 16 bits for all of them.
 constexpr uint CHUNK = 512 / BITS, STEP = 2 * CHUNK;  // codes of 64 bytes of a row, and of a step
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK, SLOTS = STEP / SLOT;
 constexpr uint SCALES = uint(GROUP) < STEP ? STEP / GROUP : 1;  // of a step
@@ -26,6 +26,7 @@ constexpr uint PRODUCTS = STEP / 32;                             // matrix instr
 constexpr uint HELD = STEP / 8, PLANE = HELD / 2;                // pieces of x of a step, and of a plane of it
 constexpr uint VECTOR = STEPS_HERE * HELD + 4;                   // apart in the banks
 constexpr uint LINE = WIDE ? 8 : VECTORS;                        // sums of a slot
+constexpr uint OWNED = (VECTORS + SHARERS - 1) / SHARERS;        // vectors whose results a sharer has: each SHARERSth
 // Sharers bring the scales of their own steps only: of each row OWN runs of RUN pieces, which may begin before the first of
 // the scales, since pieces are aligned. Behind rows of a multiple of four pieces there is another, so that lanes find those
 // of eight rows in different banks; what bulk copies bring lies as in memory.
@@ -43,8 +44,6 @@ constexpr auto work_of = [](uint bundle) {
   return (BRINGERS * ((BROUGHT + bundle - 1) / bundle) + MEMBERS - 1) / MEMBERS * (2 * bundle + 1);
 };
 constexpr uint BUNDLE = BROUGHT > 2 && work_of(4) <= work_of(2) ? 4 : 2, BUNDLES = (BROUGHT + BUNDLE - 1) / BUNDLE;
-// Vectors whose arrival is waited for together: a bundle, but all where this was measured to be faster.
-constexpr uint ARRIVING = NORMED || SHARERS > 2 ? BROUGHT : BUNDLE, ARRIVALS = (BROUGHT + ARRIVING - 1) / ARRIVING;
 typedef pack<uint, 4> piece;
 typedef pack<float, 2> unit;
 extern __shared__ piece held[];
@@ -57,12 +56,11 @@ constexpr uint COPIED = 0;
 #endif
 threadgroup unit* const sums = (threadgroup unit*)(copied + COPIED);  // of x by scale, and what its numbers count
 threadgroup float* const partial = (threadgroup float*)(sums + STEPS_HERE * SLOTS * LINE);
-constexpr bool NEAR = NORMED && WIDTH <= 8192;                  // there is room for its weights
-threadgroup piece* const weights = (threadgroup piece*)partial;  // of the norm, before there are sums
-threadgroup float squares[NORMED ? BRINGERS * VECTORS : 1];
+threadgroup float squares[NORMED ? SQUARED * VECTORS : 1];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 constexpr bool IS_BOTH = SHARERS > 1 && PARTNERS > 1;
-const uint in_cluster = SHARERS * PARTNERS > 1 ? place_in_cluster() : 0u;
+constexpr uint IN_CLUSTER = SHARERS * PARTNERS;
+const uint in_cluster = IN_CLUSTER > 1 ? place_in_cluster() : 0u;
 const uint sharer = IS_BOTH ? in_cluster % SHARERS : SHARERS > 1 ? in_cluster : 0u, first_split = sharer * HERE;
 const uint partner = IS_BOTH ? in_cluster / SHARERS : PARTNERS > 1 ? in_cluster : 0u, first_brought = partner * BROUGHT;
 const uint end_brought = min(first_brought + BROUGHT, uint(VECTORS));
@@ -79,11 +77,11 @@ const auto give = [&](auto* at, auto value) {  // to the partners
   for (uint other = 1; other < uint(PARTNERS); other++) store_in_cluster(at, value, sharer + (partner ^ other) * SHARERS);
 };
 begin_next();
-if (PARTNERS > 1) arrive_in_cluster();
+if (IN_CLUSTER > 1) arrive_in_cluster();
 
 #if HIPRT_TARGET_NVIDIA
-threadgroup ulong full[2 + ARRIVALS];
-const uint arrived = in_shared(full), buffers = in_shared(copied), x_arrived = arrived + 16;
+threadgroup ulong full[2];
+const uint arrived = in_shared(full), buffers = in_shared(copied);
 const auto bring = [&](uint round) {  // by all threads where rows lie apart, else by one
   const uint begin = first_tile + round * ROUND, end = min(begin + ROUND, end_tile), bar = arrived + round % 2 * 8;
   if (begin >= end) return;
@@ -114,7 +112,6 @@ const auto bring = [&](uint round) {  // by all threads where rows lie apart, el
 if (thread_index_in_threadgroup == 0) {
   begin_stage(arrived, IS_APART ? THREADS : 1);
   begin_stage(arrived + 8, IS_APART ? THREADS : 1);
-  for (uint i = 0; i < ARRIVALS; i++) begin_stage(x_arrived + i * 8, 1);
   stages_begun();
   if (!IS_APART) bring(0);
 }
@@ -148,73 +145,62 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
 if (IS_APART) bring(0);
 #endif
-wait_for_inputs();
 
-// x comes as it is, and so do the norm's weights unless they are many.
-#if HIPRT_TARGET_NVIDIA
-constexpr uint STRETCH = SHARERS > 1 ? HERE : STEPS, STRETCHES = STEPS_HERE / STRETCH;  // steps side by side
-const auto bring_steps = [&](const device T* from, threadgroup piece* to, uint own, uint bar) {
-  const uint first = own * SPLIT + first_split;
-  if (first >= STEPS) return;
-  copy_bulk(in_shared(to + own * (STRETCH * HELD)), from + first * STEP, min(STRETCH, STEPS - first) * (HELD * 16), bar);
+// A step of a bundle of vectors, and of the norm's weights, is on its way to a simdgroup while it brings the one before to 16
+// bits. What is not there is another's.
+constexpr uint TASKS = BRINGERS * BUNDLES;
+constexpr bool IS_FULL = VECTORS % (BUNDLE * PARTNERS) == 0;  // each bundle has all its vectors
+piece next[BUNDLE], next_by = {{0, 0, 0, 0}};
+const auto step_of = [&](uint task, uint own) { return own * SPLIT + first_split + task % BRINGERS % HERE; };
+const auto place_of_step = [&](uint task, uint own) {
+  const uint step = step_of(task, own);
+  return (OWN * SPLIT == STEPS ? step : min(step, STEPS - 1)) * STEP + lane % HELD * 8;
 };
-if (member == 0) {
-  const uint present = SHARERS > 1 ? STEPS / SPLIT * HERE + min(HERE, max(STEPS % SPLIT, first_split) - first_split) : STEPS;
-  if (lane < ARRIVALS) {
-    const uint vectors = min(ARRIVING, end_brought - first_brought - lane * ARRIVING) + (NEAR ? 1 : 0);
-    expect_bytes(x_arrived + lane * 8, vectors * present * (HELD * 16));
+const auto ask_for_norm = [&](uint task, uint own) {
+  if (NORMED && task < TASKS) next_by = load_now((const device piece*)(norm + place_of_step(task, own)));
+};
+const auto ask_for_x = [&](uint task, uint own) {
+#pragma unroll
+  for (uint i = 0; task < TASKS && i < BUNDLE; i++) {
+    const uint v = first_brought + task / BRINGERS * BUNDLE + i;
+    next[i] = load_now((const device piece*)(x + size_t(IS_FULL ? v : min(v, uint(VECTORS - 1))) * WIDTH + place_of_step(task, own)));
   }
-  simdgroup_barrier(mem_flags::mem_none);
-  for (uint own = lane; NEAR && own < STRETCHES; own += 32) bring_steps(norm, weights, own, x_arrived);
-  for (uint i = lane; i < (end_brought - first_brought) * STRETCHES; i += 32) {
-    const uint v = first_brought + i / STRETCHES;
-    bring_steps(x + size_t(v) * WIDTH, held + v * VECTOR, i % STRETCHES, x_arrived + i / STRETCHES / ARRIVING * 8);
-  }
-}
-wait_for_stage(x_arrived, 0);
-if (IS_APART || thread_index_in_threadgroup == 0) bring(1);
-#else
-for (uint i = thread_index_in_threadgroup; i < (VECTORS + (NEAR ? 1 : 0)) * (STEPS_HERE * HELD); i += THREADS) {
-  const uint v = i / (STEPS_HERE * HELD), here = i / HELD % STEPS_HERE, step = here / HERE * SPLIT + first_split + here % HERE;
-  const device T* const from = NEAR && v == VECTORS ? norm : x + size_t(v) * WIDTH;
-  threadgroup piece* const to = NEAR && v == VECTORS ? weights : held + v * VECTOR;
-  if (step < STEPS) to[here * HELD + i % HELD] = ((const device piece*)from)[step * HELD + i % HELD];
-}
-threadgroup_barrier(mem_flags::mem_threadgroup);
-#endif
+};
+uint task = member, own_step = task % BRINGERS / HERE;
+ask_for_norm(task, own_step);
+wait_for_inputs();
+ask_for_x(task, own_step);
 #pragma unroll 1
 for (uint d = EARLY; has_tiles && d < uint(DEPTH); d++) fetch();
+#if HIPRT_TARGET_NVIDIA
+if (IS_APART || thread_index_in_threadgroup == 0) bring(1);
+#endif
 
-// Bring x to 16 bits where it lies. A simdgroup does for some vectors what members of the other kernel do for one.
+// Bring x to 16 bits. A simdgroup does for some vectors what members of the other kernel do for one.
 // Of codes of 4 bits a lane has both words of its place in a product, else one word each of two places.
 constexpr bool IS_WHOLE = BITS == 4;
 const uint word = lane * (BITS / 4), product = word / (IS_WHOLE ? 4 : 8), beside = word / 4 % 2;
 const uint places[2] = {product / 2 * 4 + word % 4, PLANE + (product / 2 ^ 1) * 4 + word % 4};
-if (PARTNERS > 1) wait_for_cluster();  // its memory is there
+if (IN_CLUSTER > 1) wait_for_cluster();  // its memory is there
+float square[BUNDLE] = {};
 #pragma unroll 1
-for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
+while (task < TASKS) {
   const uint bringer = task % BRINGERS, first_vector = first_brought + task / BRINGERS * BUNDLE;
-#if HIPRT_TARGET_NVIDIA
-  wait_for_stage(x_arrived + task / BRINGERS * BUNDLE / ARRIVING * 8, 0);
-#endif
-  float square[BUNDLE] = {};
-#pragma unroll 1
-  for (uint own = bringer / HERE; own < OWN; own += BRINGERS / HERE) {
-    const uint step = own * SPLIT + first_split + bringer % HERE, here = own * HERE + bringer % HERE;
-    if (step >= STEPS) break;
+  const uint step = step_of(task, own_step), here = own_step * HERE + bringer % HERE;
+  piece values[BUNDLE], by = next_by;
+#pragma unroll
+  for (uint i = 0; i < BUNDLE; i++) values[i] = next[i];
+  own_step += BRINGERS / HERE;
+  const bool is_last = own_step >= OWN || step_of(task, own_step) >= STEPS;
+  if (is_last) task += MEMBERS, own_step = task % BRINGERS / HERE;
+  ask_for_norm(task, own_step);
+  ask_for_x(task, own_step);
+  if (step < STEPS) {
     threadgroup piece* const own_x = held + first_vector * VECTOR + here * HELD;
     threadgroup unit* const own_sums = sums + (here * SLOTS + lane / (SLOT / 8)) * LINE + first_vector;
     const auto is_there = [&](uint i) {
-      return lane < HELD && (VECTORS % (BUNDLE * PARTNERS) == 0 || first_vector + i < end_brought);
+      return lane < HELD && (IS_FULL || first_vector + i < end_brought);
     };
-    piece values[BUNDLE], by = {{0, 0, 0, 0}};
-#pragma unroll
-    for (uint i = 0; i < BUNDLE; i++) {
-      values[i] = {{0, 0, 0, 0}};
-      if (is_there(i)) values[i] = own_x[i * VECTOR + lane];
-    }
-    if (NORMED && lane < HELD) by = NEAR ? weights[here * HELD + lane] : load_now((const device piece*)(norm + step * STEP + lane * 8));
-    simdgroup_barrier(mem_flags::mem_threadgroup);
     float numbers[BUNDLE][8], largest[BUNDLE] = {}, sum[BUNDLE] = {};
 #pragma unroll
     for (uint i = 0; i < BUNDLE; i++) {
@@ -222,7 +208,7 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
         const uint both = values[i].values[j / 2], weigh = by.values[j / 2];
         float number = j % 2 ? high_of<T>(both) : low_of<T>(both);
         if (NORMED) {
-          square[i] = mad(number, number, square[i]);
+          if (lane < HELD) square[i] = mad(number, number, square[i]);
           number *= j % 2 ? high_of<T>(weigh) : low_of<T>(weigh);
         }
         largest[i] = fmax(largest[i], abs(number));
@@ -265,12 +251,14 @@ for (uint task = member; task < BRINGERS * BUNDLES; task += MEMBERS) {
     }
   }
 #pragma unroll
-  for (uint i = 0; NORMED && i < BUNDLE; i++) {
+  for (uint i = 0; NORMED && is_last && i < BUNDLE; i++) {
     const float all = simd_sum(square[i]);
+    square[i] = 0.0f;
     if (lane == 0 && first_vector + i < end_brought) {
-      threadgroup float* const to = squares + (first_vector + i) * BRINGERS + bringer;
+      threadgroup float* const to = squares + (first_vector + i) * SQUARED + bringer / HERE * SPLIT + first_split + bringer % HERE;
       *to = all;
-      give(to, all);
+#pragma unroll
+      for (uint other = 1; other < IN_CLUSTER; other++) store_in_cluster(to, all, in_cluster ^ other);
     }
   }
 }
@@ -291,15 +279,16 @@ uint round = 0, stage = 0;
 const uint last_tile = IS_BOTH && more > 0 ? first_tile + each + 1 : end_tile;
 for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
   const uint stop = min(base + ROUND, end_tile), turn = round % 2;  // sums lie in turn, so that one barrier is enough
-  const uint outputs = (stop - base) * OUTPUTS;
-  constexpr uint EACH = (ROUND * OUTPUTS * VECTORS + SHARERS * THREADS - 1) / (SHARERS * THREADS);  // results of a thread
+  const uint outputs = (stop - base) * OUTPUTS, owned = (VECTORS - sharer + SHARERS - 1) / SHARERS;
+  constexpr uint EACH = (ROUND * OUTPUTS * OWNED + THREADS - 1) / THREADS;  // results of a thread
   constexpr bool IS_AHEAD = ADDED && EACH <= 2;
   uint addends[2] = {};
 #pragma unroll
   for (uint e = 0; IS_AHEAD && e < EACH; e++) {
-    const uint i = thread_index_in_threadgroup + (e * SHARERS + sharer) * THREADS;
-    if (i < outputs * VECTORS) {
-      addends[e] = load_now((const device ushort*)residual + size_t(i / outputs) * columns + base * OUTPUTS + i % outputs);
+    const uint i = thread_index_in_threadgroup + e * THREADS;
+    if (i < outputs * owned) {
+      const size_t v = i / outputs * SHARERS + sharer;
+      addends[e] = load_now((const device ushort*)residual + v * columns + base * OUTPUTS + i % outputs);
     }
   }
 #if HIPRT_TARGET_NVIDIA
@@ -398,8 +387,14 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
         const float* const all = totals[i][e];
         const uint v = EACH_LANE * t + e;
         if (v < uint(VECTORS) && tile + i < stop) {
-          partial[(((turn * ROUND + tile + i - base) * HERE + within) * VECTORS + v) * 8 + g] =
-              SLOTS == 4 ? (all[0] + all[1]) + (all[SLOTS - 2] + all[SLOTS - 1]) : all[0] + all[1];
+          const float total = SLOTS == 4 ? (all[0] + all[1]) + (all[SLOTS - 2] + all[SLOTS - 1]) : all[0] + all[1];
+          const uint of = (turn * ROUND + tile + i - base) * SPLIT + split;
+          threadgroup float* const to = partial + (of * OWNED + v / SHARERS) * 8 + g;
+          if (v % SHARERS == sharer) {
+            *to = total;
+          } else {
+            store_in_cluster(to, total, v % SHARERS + partner * SHARERS);
+          }
         }
       }
     }
@@ -414,28 +409,22 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
 #endif
 #pragma unroll(IS_AHEAD ? EACH : 1)
   for (uint e = 0; e < EACH; e++) {
-    const uint i = thread_index_in_threadgroup + (e * SHARERS + sharer) * THREADS;
-    if (i >= outputs * VECTORS) break;
-    const uint v = i / outputs, output = i % outputs, column = base * OUTPUTS + output;
+    const uint i = thread_index_in_threadgroup + e * THREADS;
+    if (i >= outputs * owned) break;
+    const uint v = i / outputs * SHARERS + sharer, output = i % outputs, column = base * OUTPUTS + output;
     const size_t to = size_t(v) * columns + column;
     const threadgroup float* const from =
-        partial + ((turn * ROUND + output / OUTPUTS) * HERE * VECTORS + v) * 8 + output % OUTPUTS;
-    const auto from_sharer = [&](const threadgroup float* at, uint s) {  // of a simdgroup's share
-      return SHARERS > 1 ? load_of_cluster(at, s / HERE + partner * SHARERS) : *at;
-    };
+        partial + ((turn * ROUND + output / OUTPUTS) * (SPLIT * OWNED) + v / SHARERS) * 8 + output % OUTPUTS;
     float value = 0.0f, other = 0.0f, squared = 0.0f;
 #pragma unroll
     for (uint s = 0; s < SPLIT && s < STEPS; s++) {
-      value += from_sharer(from + s % HERE * (VECTORS * 8), s);
-      if (GATED) other += from_sharer(from + s % HERE * (VECTORS * 8) + 4, s);
+      value += from[s * (OWNED * 8)];
+      if (GATED) other += from[s * (OWNED * 8) + 4];
     }
-    for (uint m = 0; NORMED && m < SQUARED; m++) {
-      squared += from_sharer(squares + v * BRINGERS + m / SPLIT * HERE + m % HERE, m % SPLIT);
-    }
+    for (uint m = 0; NORMED && m < SQUARED; m++) squared += squares[v * SQUARED + m];
     const float factor = NORMED ? rsqrt(squared / float(WIDTH) + eps) : 1.0f;
     value *= factor;
     if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
     out[to] = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addends[e]) : float(residual[to])) : value);
   }
 }
-if (SHARERS > 1) cluster_barrier();  // the memory is there until all have read it

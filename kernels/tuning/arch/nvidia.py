@@ -20,10 +20,10 @@ RINGS = {
     (5120, 2048): Ring(5, 2, 4, 1, 2, 128),
     (9216, 2048): Ring(9, 2, 2, 1, 1, 128),
     (12288, 2048): Ring(4, 1, 4, 1, 0, 396),
-    (6144, 2560): Ring(7, 2, 5, 1, 4, 124),
-    (19456, 2560): Ring(5, 2, 5, 2, 3, 264),
+    (6144, 2560): Ring(7, 2, 5, 2, 3, 124),
+    (19456, 2560): Ring(5, 2, 5, 2, 1, 264),
     (1024, 3072): Ring(1, 12, 1, 1, 1, 128),
-    (2560, 4096): Ring(1, 16, 3, 3, 3, 124),
+    (2560, 4096): Ring(2, 8, 4, 6, 3, 124),
     (4096, 4096): Ring(4, 4, 4, 1, 4, 132),
     (6144, 4096): Ring(7, 2, 4, 1, 2, 124),
     (24576, 4096): Ring(8, 2, 4, 4, 2, 132),
@@ -62,9 +62,9 @@ H200 = Table(
     # A token of 35B-A3B and of 30B-A3B, of whose experts codes are asked for before the choice is known to be made: 19
     # and 12 us less than with three steps so early. 8 texts of 35B-A3B are 5 % slower with one.
     expert_rings={(2048, 4608): Ring(2, 6, 3, 1, 1, 128), (2048, 6144): Ring(2, 6, 4, 1, 1, 132)},
-    # Measured on 2026-11-28 by the whole decode step, those of 2,560 and more columns with clusters on H200s. With 8
-    # vectors those of the least cost took 0.6B 749 us for 695, 1.7B 997 for 957 (H100), and those without clusters 4B
-    # 1,614 us for 1,539, 8B 2,306 for 2,233, 32B 7,863 for 7,670; with 4 vectors 0.6B 646 for 620 (H100).
+    # Measured on 2026-11-28 by the whole decode step, those of 2,560 and more columns on an H200: they give 4B 1,422 us
+    # for the 1,504 of the rings that suited the kernel before, and 8B 1,984 for 2,046. The others were measured on an
+    # H100: for those of the least cost they give 0.6B 695 us for 749, 1.7B 957 for 997, 4 vectors of 0.6B 620 for 646.
     vector_rings={
         (4096, 1024, 4): VectorRing(RINGS[4096, 1024], 2, 3, 1, 0, 4, 132),
         (6144, 1024, 4): VectorRing(RINGS[6144, 1024], 3, 2, 1, 0, 8, 132),
@@ -74,21 +74,21 @@ H200 = Table(
         (1024, 2048, 8): VectorRing(RINGS[1024, 2048], 1, 2, 1, 2, 12, 128),
         (2048, 2048, 8): VectorRing(RINGS[2048, 2048], 1, 2, 1, 2, 12, 132),
         (4096, 2048, 8): VectorRing(RINGS[4096, 2048], 2, 3, 1, 0, 8, 132),
-        (6144, 2560, 8): VectorRing(RINGS[6144, 2560], 4, 3, 1, 1, 8, 120, 1, 4),
-        (19456, 2560, 8): VectorRing(RINGS[19456, 2560], 10, 1, 1, 0, 0, 132, 1, 2),
-        (151936, 2560, 8): VectorRing(RINGS[151936, 2560], 15, 3, 1, 1, 1, 132),
+        (6144, 2560, 8): VectorRing(RINGS[6144, 2560], 4, 2, 1, 0, 8, 120, 1, 4),
+        (19456, 2560, 8): VectorRing(RINGS[19456, 2560], 5, 3, 2, 0, 10, 132),
+        (151936, 2560, 8): VectorRing(RINGS[151936, 2560], 12, 3, 1, 1, 8, 132),
         (1024, 3072, 8): VectorRing(RINGS[1024, 3072], 3, 1, 1, 0, 7, 120, 4),
-        (2560, 4096, 8): VectorRing(RINGS[2560, 4096], 2, 1, 2, 0, 4, 132, 2),
-        (4096, 4096, 8): VectorRing(RINGS[4096, 4096], 4, 2, 1, 0, 8, 132, 2),
-        (6144, 4096, 8): VectorRing(RINGS[6144, 4096], 4, 4, 1, 0, 12, 120, 1, 4),
-        (24576, 4096, 8): VectorRing(RINGS[24576, 4096], 6, 3, 1, 0, 8, 128, 1, 2),
-        (151936, 4096, 8): VectorRing(RINGS[151936, 4096], 8, 4, 1, 0, 8, 132, 1, 2),
-        (10240, 5120, 8): VectorRing(RINGS[10240, 5120], 5, 1, 1, 0, 0, 132, 1, 2),
-        (51200, 5120, 8): VectorRing(RINGS[51200, 5120], 7, 2, 1, 0, 6, 120, 1, 4),
-        (5120, 8192, 8): VectorRing(RINGS[5120, 8192], 5, 2, 1, 1, 6, 132, 2),
-        (2560, 9728, 8): VectorRing(RINGS[2560, 9728], 3, 1, 1, 0, 5, 112, 2, 1),
+        (2560, 4096, 8): VectorRing(RINGS[2560, 4096], 6, 1, 1, 1, 8, 120, 4),
+        (4096, 4096, 8): VectorRing(RINGS[4096, 4096], 4, 2, 2, 0, 8, 128, 2),
+        (6144, 4096, 8): VectorRing(RINGS[6144, 4096], 4, 2, 1, 0, 8, 120, 1, 4),
+        (24576, 4096, 8): VectorRing(RINGS[24576, 4096], 6, 3, 1, 1, 4, 132, 1, 2),
+        (151936, 4096, 8): VectorRing(RINGS[151936, 4096], 8, 4, 1, 1, 8, 132),
+        (10240, 5120, 8): VectorRing(RINGS[10240, 5120], 5, 1, 1, 0, 0, 132),
+        (51200, 5120, 8): VectorRing(RINGS[51200, 5120], 7, 2, 1, 2, 2, 132, 1, 2),
+        (5120, 8192, 8): VectorRing(RINGS[5120, 8192], 12, 2, 1, 1, 4, 120, 4),
+        (2560, 9728, 8): VectorRing(RINGS[2560, 9728], 3, 1, 1, 0, 0, 132, 2),
         (4096, 12288, 8): VectorRing(RINGS[4096, 12288], 2, 1, 2, 0, 0, 132, 2),
-        (5120, 25600, 8): VectorRing(RINGS[5120, 25600], 3, 1, 1, 0, 5, 124, 4, 2),
+        (5120, 25600, 8): VectorRing(RINGS[5120, 25600], 3, 1, 1, 1, 0, 112, 4, 2),
     },
     # Measured on 2026-11-23 with 8 vectors, each the fastest of 12 to 14.
     stages={
