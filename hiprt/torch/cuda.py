@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple
@@ -12,16 +11,6 @@ from hiprt import dlpack, library
 from hiprt.device import describe
 
 __all__ = ["Captured", "Cuda"]
-
-
-class Sides(threading.local):
-    """The streams on which a thread captures, by the numbers of their devices."""
-
-    def __init__(self) -> None:
-        self.streams: dict[int, Any] = {}
-
-
-sides = Sides()
 
 
 class Captured(NamedTuple):
@@ -66,20 +55,11 @@ class Cuda:
         self.torch = torch
         self.index = index
         self.nothing = nullcontext() if torch.cuda.device_count() == 1 else None
+        self.side = torch.cuda.Stream(index)  # captures, which the default stream does not allow
         self.streams: dict[int, hiprt.Stream] = {}
         self.handle = -1  # of torch's stream of the last call
         self.latest: Any = None  # that stream
         self.pool: Any = None  # for captures that teach, and the graph for which torch keeps it
-
-    @property
-    def side(self) -> Any:
-        """The stream on which this thread captures, since the default stream does not allow it.
-
-        All functions of a thread have one: libraries keep memory for each stream that they have worked on.
-        """
-        if self.index not in sides.streams:
-            sides.streams[self.index] = self.torch.cuda.Stream(self.index)
-        return sides.streams[self.index]
 
     def current(self) -> AbstractContextManager[Any]:
         """Return a context in which this is torch's device; what hiprt calls leaves its own as the current one."""

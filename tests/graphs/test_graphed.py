@@ -1,7 +1,6 @@
 """`hiprt.torch.graphed` on the CPU device: tensors of torch's, kernels of other code, captures of our own."""
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -22,7 +21,7 @@ from hiprt.graphs.launch.exec import Exec  # noqa: E402
 from hiprt.graphs.record.argument_difference import ArgumentDifference  # noqa: E402
 from hiprt.graphs.record.recording import Recording  # noqa: E402
 from hiprt.hip import call, lib  # noqa: E402
-from hiprt.torch import cuda, function  # noqa: E402
+from hiprt.torch import function  # noqa: E402
 from hiprt.torch.cuda import Cuda  # noqa: E402
 
 LAYERS = 12
@@ -309,7 +308,7 @@ def test_what_cannot_be_a_graph_runs_eagerly(device):
 
 
 @pytest.mark.parametrize("tells_first", [False, True])
-def test_a_capture_that_fails_leaves_torch_as_it_was(monkeypatch, tells_first):
+def test_a_capture_that_fails_leaves_torch_as_it_was(tells_first):
     """Its allocator and its random numbers, which some versions of torch tell nothing where a capture fails."""
 
     class Torch:
@@ -359,8 +358,7 @@ def test_a_capture_that_fails_leaves_torch_as_it_was(monkeypatch, tells_first):
             return 7
 
     fake, device = Torch(), object.__new__(Cuda)
-    device.torch, device.index, device.pool = fake, 3, None
-    monkeypatch.setattr(cuda, "sides", SimpleNamespace(streams={3: SimpleNamespace(device="cuda")}))
+    device.torch, device.index, device.pool, device.side = fake, 3, None, SimpleNamespace(device="cuda")
 
     def waits():
         fake.has_failed = True
@@ -377,25 +375,6 @@ def test_a_capture_that_fails_leaves_torch_as_it_was(monkeypatch, tells_first):
             assert not fake.is_drawing_captured
             assert device.capture(lambda: 1, is_first=is_first).results == 1
     assert [index for index, _ in fake.released] == [3] * 4
-
-
-def test_functions_of_a_thread_capture_on_one_stream():
-    """Libraries keep memory for each stream; threads capture at the same time, and so need streams of their own."""
-    fake = SimpleNamespace(cuda=SimpleNamespace(Stream=lambda index: SimpleNamespace(index=index)))
-    devices = [object.__new__(Cuda) for _ in range(3)]
-    for device, index in zip(devices, (0, 0, 1)):
-        device.torch, device.index = fake, index
-
-    def streams():
-        return [device.side for device in devices]
-
-    with ThreadPoolExecutor(1) as pool:
-        first, second, other = streams()
-        theirs = pool.submit(streams).result()
-        assert first is second is devices[0].side
-        assert (first.index, other.index) == (0, 1)
-        assert theirs[0] is theirs[1] is not first
-        assert theirs[2] is not other
 
 
 def test_tensors_that_do_not_tell_where_they_are_run_eagerly(device):
