@@ -1,0 +1,260 @@
+"""qmv by rings: integer matrix instructions, imitated lane by lane, for one vector and for several with its bits."""
+
+import numpy as np
+import pytest
+from helpers.quantized_products import FORMATS, H200, call, check, check_rows, operands, target, wide
+from hypothesis import example, given, settings, strategies as st
+
+import hiprt
+from hiprt import kernels
+from hiprt.graphs.launch.exec import Exec
+from hiprt.graphs.record.recording import Recording
+from hiprt.kernels.ops.quantized.product import rows_alike
+from hiprt.kernels.ops.quantized.qmv_ways import chosen
+from hiprt.kernels.tuning import target as target_module
+from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of, rings, shared_bytes
+from hiprt.kernels.tuning.target import force_generic, target_of
+from hiprt.kernels.tuning.tiling import Product
+from hiprt.kernels.tuning.vector_rings import (
+    VectorRing,
+    shared_bytes as vector_ring_bytes,
+    vector_ring_configuration,
+    vector_ring_of,
+)
+from hiprt.provider import CPU
+
+
+@pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8), (128, 8)])
+@pytest.mark.parametrize("half", [np.dtype(np.float16), hiprt.bfloat16])
+@pytest.mark.parametrize(
+    ("ring", "steps"),
+    [
+        (Ring(1, 3, 2, 2, 1, 4), 4),  # steps that are not there
+        (Ring(2, 2, 4, 4, 1, 2), 4),  # two tiles on their way
+        (Ring(3, 1, 3, 1, 0, 4), 6),  # twice round, several rounds of sums
+        (Ring(2, 1, 1, 2, 1, 9), 2),
+    ],
+)
+def test_integer_instructions(half, group, bits, ring, steps):
+    with force_generic():
+        for rows in (8, 40, 136):
+            check(1, rows, steps * 1024 // bits, half, group, bits, tiling=ring)
+            check(1, rows, steps * 1024 // bits, half, group, bits, tiling=ring, norm=True, residual=True, swiglu=True)
+
+
+@pytest.mark.parametrize(("is_made", "edges"), [(False, 2), (True, 0)])
+def test_the_norm_is_read_before_the_inputs_are_there(is_made, edges):
+    """A product starts early behind another one, with a norm or without, but not behind what makes its norm."""
+    x, stored, options = operands(1, 256, 256, hiprt.bfloat16, 64, 4, norm=True)
+    x, norm, matrix = hiprt.array(x), hiprt.array(options["norm"]), [hiprt.array(part) for part in stored]
+    recording, stream = Recording(edges="data"), hiprt.current_stream()
+    with force_generic(), recording.record(stream):
+        weights = kernels.add(norm, norm) if is_made else norm
+        made = kernels.qmv(x, *matrix, norm=weights, tiling=Ring(1, 1, 1, 1, 1, 4))
+        for more in () if is_made else ({"norm": norm}, {}):
+            made = kernels.qmv(made, *matrix, **more, tiling=Ring(1, 1, 1, 1, 1, 4))
+    assert Exec(recording, stream.device.index, overlap=True).overlaps == edges
+
+
+FEW, TURNED, LONG = (  # steps that are not there; two pairs of tiles on their way; several rounds of sums, one helper
+    (VectorRing(Ring(1, 3, 2, 2, 1, 4), 2, 2, 1, 1, 0, 3), 4),
+    (VectorRing(Ring(2, 2, 4, 4, 1, 2), 1, 4, 2, 4, 3, 2), 4),
+    (VectorRing(Ring(3, 1, 3, 1, 0, 4), 2, 2, 1, 0, 1, 9), 6),
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "group", "bits", "batch"),
+    [
+        (FEW, 64, 4, 3),
+        (TURNED, 64, 8, 5),
+        (FEW, 64, 4, 8),
+        *(wide(form, *kind, batch) for form in (FEW, TURNED, LONG) for kind in FORMATS[1:] for batch in (2, 3, 8)),
+        *(wide(form, 64, 4, batch) for form in (TURNED, LONG) for batch in (2, 4, 5, 8)),
+    ],
+)
+def test_several_vectors_have_the_bits_of_one(form, group, bits, batch):
+    ring, steps = form
+    everything = {"norm": True, "residual": True, "swiglu": True}
+    with force_generic():
+        given = steps * 1024 // bits, hiprt.bfloat16, group, bits, ring, ring.alone
+        check_rows(batch, 136, *given, **everything)
+        check_rows(batch, 40, *given, **everything)
+
+
+def test_several_long_vectors_with_a_norm_have_the_bits_of_one():
+    """A threadgroup has no room for that many weights of a norm."""
+    ring = VectorRing(Ring(2, 3, 1, 1, 1, 4), 1, 2, 1, 1, 0, 1)
+    with force_generic():
+        check_rows(2, 16, 33 * 256, hiprt.bfloat16, 64, 4, ring, ring.alone, norm=True)
+
+
+def test_codes_are_asked_for_before_x_where_they_are_many():
+    found = [vector_ring_of(Product(rows, 2560, 8, 64, 4, False), H200) for rows in (6400, 131072)]
+    assert [ring.early for ring in found if ring] == [0, 1]
+
+
+def test_several_vectors_have_the_bits_of_one_at_any_magnitude():
+    x, stored, _ = operands(3, 16, 512, hiprt.bfloat16, 64, 4)
+    x = (x.astype(np.float64) * np.array([[1e-38], [1e-3], [1e33]])).astype(x.dtype)
+    x[:, 64:128] = (x[:, 64:128].astype(np.float64) * 1e-6).astype(x.dtype)
+    x[:, 128:192] = 0
+    x[1, 200] = np.nan
+    ring = VectorRing(Ring(2, 1, 1, 1, 1, 4), 1, 1, 1, 1, 0, 1)
+    with force_generic():
+        got = call(x, stored, {}, 64, 4, tiling=ring, out_dtype=np.float32).numpy()
+        alone = [call(x[i : i + 1], stored, {}, 64, 4, tiling=ring.alone, out_dtype=np.float32) for i in range(3)]
+    np.testing.assert_array_equal(got, np.concatenate([each.numpy() for each in alone]))
+    assert np.isnan(got).any(axis=1).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("ring", "steps"),
+    [
+        (VectorRing(Ring(2, 4, 1, 1, 1, 4), 2, 1, 2, 1, 1, 6, 2), 6),  # steps that are not there
+        (VectorRing(Ring(1, 2, 2, 2, 1, 4), 3, 2, 1, 2, 0, 4, 2), 4),
+        (VectorRing(Ring(2, 4, 1, 1, 1, 4), 2, 1, 2, 1, 1, 6, 1, 2), 6),
+        (VectorRing(Ring(1, 2, 2, 2, 1, 4), 3, 2, 1, 2, 7, 4, 1, 2), 4),
+        (VectorRing(Ring(1, 2, 2, 2, 1, 4), 1, 2, 1, 1, 3, 8, 1, 4), 4),
+        (VectorRing(Ring(2, 4, 1, 1, 1, 4), 1, 1, 1, 1, 0, 12, 2, 2), 6),  # a round that some have no tiles for
+        (VectorRing(Ring(1, 4, 1, 1, 1, 4), 1, 2, 1, 0, 2, 8, 4, 2), 4),
+    ],
+)
+@pytest.mark.parametrize("batch", [3, 5, 8])
+def test_threadgroups_of_a_cluster_have_the_bits_of_one(ring, steps, batch):
+    """Two threadgroups share rows, or divide the vectors that they bring, on GPUs; other devices have no clusters."""
+    if "bulk_copies" not in target_of(hiprt.current_stream()).features:
+        ring = ring._replace(sharers=1, partners=1)
+    elif (ring.partners - 1) * -(-batch // ring.partners) >= batch:
+        pytest.skip("a partner would have no vector")
+    with force_generic():
+        given = steps * 256, hiprt.bfloat16, 64, 4, ring, ring.alone
+        check_rows(batch, 136, *given, norm=True, swiglu=True)
+        check_rows(batch, 272, *given, residual=True)
+
+
+@pytest.mark.parametrize(
+    "shape", [(6144, 2560), (2560, 9728), (4096, 12288), (1024, 3072), (1024, 2048), (4096, 2048), (19456, 2560)]
+)
+@pytest.mark.parametrize("batch", [2, 3, 4, 5, 6, 8])
+def test_rows_of_a_gpu_have_the_bits_of_one(shape, batch):
+    """On a GPU whose plans take vector rings this runs them at the sizes of models."""
+    rows, width = shape
+    here, half = target_of(hiprt.current_stream()), hiprt.bfloat16
+    found = chosen(here, half, Product(rows, width, batch, 64, 4, False))
+    if not isinstance(found, VectorRing):
+        rows, width = 16, 256
+    check_rows(batch, rows, width, half, 64, 4, None, None, norm=True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    tiles=st.integers(1, 20000),
+    steps=st.integers(1, 120),
+    group=st.sampled_from((32, 64, 128)),
+    bits=st.sampled_from((4, 8)),
+)
+def test_rings_fit(tiles, steps, group, bits):
+    product = Product(8 * tiles, steps * 1024 // bits, 1, group, bits, False)
+    ring = ring_of(product, H200)
+    if ring is None:
+        assert (group, bits) == (32, 4)
+        return
+    plan = ring_configuration(product, ring, H200)
+    assert ring.teams * ring.split * 32 * (48 + 8 * ring.depth) <= 65536
+    assert shared_bytes(named(group, bits, product.width, plan.template), H200) <= 227 << 10
+
+
+def named(group, bits, width, ring):
+    """The template of a kernel of rings, by name."""
+    return {"GROUP": group, "BITS": bits, "WIDTH": width, **ring}
+
+
+def test_one_threadgroup_a_processor_takes_over_half_of_its_memory():
+    product, half = Product(1024, 2560, 1, 64, 4, False), (228 << 10) // 2
+    ring = next(rings(product, 132))
+    one, three = (ring_configuration(product, ring._replace(groups=132 * k), H200).template for k in (1, 3))
+    one, three = (named(64, 4, 2560, template) for template in (one, three))
+    assert shared_bytes(one, H200) > half > shared_bytes(one, target("hiprt-cpu", CPU))
+    assert shared_bytes(three, H200) < half
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    tiles=st.integers(1, 20000),
+    steps=st.integers(1, 120),
+    form=st.sampled_from(((64, 4), (128, 4), (32, 8), (64, 8), (128, 8))),
+    batch=st.integers(2, 8),
+)
+@example(tiles=640, steps=100, form=(64, 4), batch=6)
+@example(tiles=640, steps=100, form=(64, 4), batch=8)
+def test_vector_rings_fit(tiles, steps, form, batch):
+    group, bits = form
+    product = Product(8 * tiles, steps * 1024 // bits, batch, group, bits, False)
+    found, alone = vector_ring_of(product, H200), ring_of(product._replace(batch=1), H200)
+    if found is None:
+        # A processor has no room for x, its sums, and the scales and the sums of rows of one pair of tiles.
+        x = batch * 2 * product.width
+        assert x + x * 4 // group > (200 << 10) - 8 * batch * alone.split * 32 - 128 * product.width // group
+        return
+    assert found.alone == alone
+    plan = vector_ring_configuration(product, found)
+    template = {"GROUP": group, "BITS": bits, "WIDTH": product.width, **plan.template, "GATED": False}
+    squares = 4 * batch * alone.teams * alone.split
+    assert plan.grid[0] % found.sharers == 0
+    assert (228 << 10) // 2 < vector_ring_bytes(template, H200) + squares + 16 <= 227 << 10
+    assert vector_ring_bytes(template, target("hiprt-cpu", CPU)) <= vector_ring_bytes(template, H200)
+
+
+def test_measured_rings_fit():
+    """Those of the table, each of which is taken; several vectors share rows as one does, and so have its bits."""
+    table, half = H200.table, hiprt.bfloat16
+    for shape, ring in table.rings.items():
+        product = Product(*shape, 1, 64, 4, False)
+        assert chosen(H200, half, product) == ring
+        assert ring_configuration(product, ring, H200)
+    for shape, ring in table.plain_rings.items():
+        product = Product(*shape, 1, 64, 4, False)
+        assert chosen(H200, half, product, is_normed=False) == ring != chosen(H200, half, product)
+        assert ring_configuration(product, ring, H200)
+    for (rows, width, batch), ring in table.vector_rings.items():
+        product = Product(rows, width, batch, 64, 4, False)
+        assert chosen(H200, half, product) == ring
+        assert vector_ring_configuration(product, ring)
+        assert ring.alone == table.rings[rows, width]
+        assert chosen(H200, half, product._replace(bits=8)) != ring
+
+
+def test_vector_rings_are_refused_where_they_do_not_fit():
+    product = Product(64, 1024, 3, 64, 4, False)
+    fit = VectorRing(Ring(1, 2, 1, 1, 1, 4), 1, 2, 1, 1, 0, 4)
+    assert vector_ring_configuration(product, fit).threads == (64, 1, 1)
+    assert vector_ring_configuration(product, fit._replace(helpers=3)).threads == (160, 1, 1)
+    assert vector_ring_configuration(product, fit._replace(teams=2, groups=5, sharers=2)).grid == (4, 1, 1)
+    assert vector_ring_configuration(product, fit._replace(teams=2, sharers=2)).threads == (64, 1, 1)
+    wrong = {
+        "depth": (0, 60),
+        "per": (0,),
+        "early": (3,),
+        "helpers": (23,),
+        "teams": (0, 13),
+        "sharers": (3, 4),
+        "partners": (3, 4),
+    }
+    for name, value in ((name, value) for name, values in wrong.items() for value in values):
+        with pytest.raises(ValueError, match="does not fit"):
+            vector_ring_configuration(product, fit._replace(**{name: value}))
+    for unfit in ({"batch": 1}, {"batch": 9}, {"rows": 12}, {"group": 32}, {"width": 65536}):
+        with pytest.raises(ValueError, match="does not fit"):
+            vector_ring_configuration(product._replace(**unfit), fit)
+
+
+def test_how_many_rows_are_alike(monkeypatch):
+    """As many as the plans of the target multiply with the bits of one, by its processors' room for x and for codes."""
+    stream = hiprt.current_stream()
+    half, codes = hiprt.bfloat16, {"group_size": 64, "bits": 4}
+    monkeypatch.setitem(target_module.targets, stream.device.index, H200)
+    few, most = hiprt.empty((8, 25600 // 8), np.uint32), hiprt.empty((16, 2560 // 8), np.uint32)
+    assert [rows_alike(w, half, **codes, stream=stream) for w in (few, most)] == [2, 8]
+    assert rows_alike(most, half, **codes, swiglu=True) == 8
+    assert rows_alike(most, np.dtype(np.float32), **codes) == rows_alike(most, half, group_size=32, bits=4) == 1
