@@ -297,7 +297,7 @@ static PyObject *launch(step *self, PyObject *args, PyObject *kwargs, hiprt_py_m
     PyObject *copied = hiprt_py_copied(result, own, stream);
     if (!copied && PyErr_ExceptionMatches(PyExc_Exception) && interned(&results, "results")) {
       PyErr_Clear(); /* Python copies once more, or says what is wrong */
-      copied = PyObject_CallMethodObjArgs(kept, results, stream, 0);
+      copied = PyObject_CallMethodObjArgs(kept, results, stream, NULL);
     }
     Py_DECREF(result);
     result = copied;
@@ -310,7 +310,7 @@ static PyObject *launch(step *self, PyObject *args, PyObject *kwargs, hiprt_py_m
     PyObject *number = interned(&fail, "fail") ? PyLong_FromLong(status) : 0;
     Py_XDECREF(result);
     result = number ? PyObject_CallMethodObjArgs((PyObject *)self, fail, kept, number, ran ? Py_True : Py_False, stream, args,
-                                                 kwargs ? kwargs : Py_None, 0)
+                                                 kwargs ? kwargs : Py_None, NULL)
                     : 0;
     Py_XDECREF(number);
   } else if (result && self->replays && !moved) {

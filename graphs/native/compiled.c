@@ -78,7 +78,7 @@ static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
   PyObject *made = PyObject_Call(step, arrays, 0);
   if (made && !((traced_object *)traced)->is_plain && interned(&results, "results")) {
     PyObject *outputs = ((const compiled_object *)object)->outputs;
-    PyObject *result = PyObject_CallMethodObjArgs(traced, results, made, outputs ? outputs : Py_None, 0);
+    PyObject *result = PyObject_CallMethodObjArgs(traced, results, made, outputs ? outputs : Py_None, NULL);
     Py_DECREF(made);
     made = result;
   }

@@ -134,7 +134,7 @@ static PyObject *new_issue(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static hiprt_py_buffer *buffer_of(issuing *now, int number) {
   if (now->buffers[number]) return (hiprt_py_buffer *)now->buffers[number];
   PyObject *nbytes = PyTuple_GetItem(now->self->nbytes, number);
-  PyObject *made = nbytes ? PyObject_CallFunctionObjArgs(now->allocate, nbytes, now->stream, 0) : 0;
+  PyObject *made = nbytes ? PyObject_CallFunctionObjArgs(now->allocate, nbytes, now->stream, NULL) : 0;
   if (made && !PyObject_TypeCheck(made, hiprt_py_buffer_type)) {
     PyErr_Format(PyExc_TypeError, "the allocator returned %R, which is not a buffer", made);
     Py_CLEAR(made);
@@ -225,7 +225,7 @@ typedef struct {
 /* Ask where results are to lie: an op may have changed that, as work of other code in a step does. */
 static int ask_source(running *run) {
   Py_XDECREF(run->allocate);
-  run->allocate = PyObject_CallFunctionObjArgs(run->source, run->stream, 0);
+  run->allocate = PyObject_CallFunctionObjArgs(run->source, run->stream, NULL);
   return run->allocate ? 0 : -1;
 }
 

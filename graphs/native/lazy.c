@@ -60,7 +60,7 @@ static PyObject *unwrapped(PyObject *part) {
     return copy;
   }
   if (PyObject_TypeCheck(part, hiprt_py_array_type) && !((hiprt_py_array *)part)->primitive)
-    return PyObject_CallFunctionObjArgs(value_of, part, 0);
+    return PyObject_CallFunctionObjArgs(value_of, part, NULL);
   return Py_NewRef(part);
 }
 

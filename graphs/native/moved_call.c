@@ -54,7 +54,7 @@ static PyObject *list_of(PyObject *args) {
 
 /* Take the ladder's lock if nobody has it. */
 static int take(PyObject *lock) {
-  PyObject *answer = PyObject_CallMethodObjArgs(lock, names[ACQUIRE], Py_False, 0);
+  PyObject *answer = PyObject_CallMethodObjArgs(lock, names[ACQUIRE], Py_False, NULL);
   Py_XDECREF(answer);
   return answer == Py_True;
 }
@@ -152,7 +152,7 @@ void hiprt_py_count_moved(hiprt_py_moved *call) {
 void hiprt_py_end_moved(hiprt_py_moved *call) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
-  PyObject *released = call->moves ? PyObject_CallMethodObjArgs(PyTuple_GetItem(call->moves, LOCK), names[RELEASE], 0) : 0;
+  PyObject *released = call->moves ? PyObject_CallMethodObjArgs(PyTuple_GetItem(call->moves, LOCK), names[RELEASE], NULL) : 0;
   if (call->moves && !released) PyErr_WriteUnraisable(call->moves);
   Py_XDECREF(released);
   Py_XDECREF(call->moves);

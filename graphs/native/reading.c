@@ -112,7 +112,7 @@ static PyObject *read_leaf(hiprt_py_reading *r, PyObject *value) {
     return !array || (r->has_key && append_operand(r, array)) ? 0 : Py_NewRef(array);
   }
   if (r->with && type == r->with->size) {
-    PyObject *number = PyObject_CallFunctionObjArgs(r->with->moved, value, 0);
+    PyObject *number = PyObject_CallFunctionObjArgs(r->with->moved, value, NULL);
     if (number && append(r, Py_NewRef(number))) Py_CLEAR(number);
     return number;
   }

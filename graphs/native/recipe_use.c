@@ -92,7 +92,7 @@ static int begin(hiprt_py_use *u) {
     u->values[u->value_count++] = Py_NewRef(PyTuple_GetItem(self->constants, i));
   for (Py_ssize_t i = 0; i < PyTuple_Size(self->positions); i++) {
     PyObject *number = PyLong_FromLongLong(hiprt_py_total(u, hiprt_py_number_at(self->positions, i)));
-    PyObject *value = number ? PyObject_CallFunctionObjArgs(self->position, number, 0) : 0;
+    PyObject *value = number ? PyObject_CallFunctionObjArgs(self->position, number, NULL) : 0;
     Py_XDECREF(number);
     if (!value) return -1;
     u->values[u->value_count++] = value;

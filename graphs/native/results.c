@@ -41,7 +41,7 @@ static PyObject *copy_of(copying *c, PyObject *buffer, PyObject *id) {
   if (found || PyErr_Occurred()) return Py_XNewRef(found);
   if (!attribute_of(&allocate, "hiprt.buffer", "allocate")) return 0;
   PyObject *nbytes = PyLong_FromUnsignedLongLong(((hiprt_py_buffer *)buffer)->nbytes);
-  PyObject *made = nbytes ? PyObject_CallFunctionObjArgs(allocate, nbytes, c->stream, 0) : 0;
+  PyObject *made = nbytes ? PyObject_CallFunctionObjArgs(allocate, nbytes, c->stream, NULL) : 0;
   Py_XDECREF(nbytes);
   if (made && !PyObject_TypeCheck(made, hiprt_py_buffer_type)) {
     PyErr_Format(PyExc_TypeError, "the allocator returned %R, which is not a buffer", made);
@@ -100,7 +100,7 @@ static PyObject *copied(copying *c, PyObject *value) {
   /* A named tuple takes its items one by one, other classes take them all at once. */
   PyObject *type = (PyObject *)Py_TYPE(value);
   made = PyObject_HasAttrString(value, "_fields") ? PyObject_CallObject(type, tuple)
-                                                  : PyObject_CallFunctionObjArgs(type, tuple, 0);
+                                                  : PyObject_CallFunctionObjArgs(type, tuple, NULL);
   Py_DECREF(tuple);
   return made;
 }

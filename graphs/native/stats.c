@@ -63,7 +63,7 @@ int hiprt_py_count(PyObject *stats, PyObject *event, PyObject *difference) {
   if (!status && !last) last = PyUnicode_InternFromString("last");
   if (!status && !append) append = PyUnicode_InternFromString("append");
   if (!status && (!last || !append || PyObject_SetAttr(stats, last, pair))) status = -1;
-  if (!status && !(appended = PyObject_CallMethodObjArgs(all, append, pair, 0))) status = -1;
+  if (!status && !(appended = PyObject_CallMethodObjArgs(all, append, pair, NULL))) status = -1;
   Py_XDECREF(all);
   Py_XDECREF(rungs);
   Py_XDECREF(why);

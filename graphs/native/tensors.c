@@ -96,7 +96,7 @@ static int must_be_empty(PyObject *tensor) {
 /* Give the address of a tensor, and what DLPack says of it; 1 where it says something, -1 with an exception. */
 static int address_of(const reader *r, PyObject *tensor, DLTensor *t, uint64_t *out_address) {
   const int is_told = exchange(r, tensor, t);
-  PyObject *number = is_told ? 0 : PyObject_CallFunctionObjArgs(r->data_ptr, tensor, 0);
+  PyObject *number = is_told ? 0 : PyObject_CallFunctionObjArgs(r->data_ptr, tensor, NULL);
   *out_address = is_told ? address_in(t) : number ? PyLong_AsUnsignedLongLong(number) : 0;
   Py_XDECREF(number);
   if (!is_told && PyErr_Occurred()) return -1;
@@ -114,7 +114,7 @@ static int fields_of(const reader *r, PyObject *tensor, uint64_t address, PyObje
   PyObject *const methods[FIELDS] = {[STRIDES] = r->stride, [IS_CONJUGATED] = r->is_conj, [IS_NEGATED] = r->is_neg};
   for (int i = 0; i < FIELDS; i++) {
     out[i] = attributes[i] ? PyObject_GetAttr(tensor, attributes[i])
-             : methods[i]  ? PyObject_CallFunctionObjArgs(methods[i], tensor, 0)
+             : methods[i]  ? PyObject_CallFunctionObjArgs(methods[i], tensor, NULL)
                            : PyLong_FromUnsignedLongLong(alignment_of(r, address));
     if (!out[i]) return -1;
   }
@@ -160,7 +160,7 @@ static int is_still(const reader *r, const DLTensor *t, const PyObject *form) {
 /* Return the form of a tensor, borrowed, where it is known: `like` rather than another one that equals it. NULL: it is not
  * known, or there is an exception. */
 static PyObject *known_form(const reader *r, PyObject *tensor, const DLTensor *t, PyObject *like) {
-  PyObject *is_negated = PyObject_CallFunctionObjArgs(r->is_neg, tensor, 0), *found = 0;
+  PyObject *is_negated = PyObject_CallFunctionObjArgs(r->is_neg, tensor, NULL), *found = 0;
   for (uint32_t i = 0; is_negated && i < MOST_KNOWN && r->knowns[i].form && found != like; i++) {
     const known *k = r->knowns + i;
     if (!is_of(r, k, t) || PyTuple_GetItem(k->form, IS_NEGATED) != is_negated) continue;
@@ -299,7 +299,7 @@ static PyObject *describe_value(reading *r, PyObject *value, PyObject *like) {
   if (is_tensor) return is_tensor < 0 ? 0 : describe_tensor(r, value, like);
   if (PyTuple_Check(value) || PyList_Check(value)) return describe_items(r, (PyObject *)Py_TYPE(value), value, like);
   if (PyDict_Check(value)) return describe_dict(r, value, like);
-  PyObject *made = PyObject_CallFunctionObjArgs(r->by->plain, value, 0);
+  PyObject *made = PyObject_CallFunctionObjArgs(r->by->plain, value, NULL);
   const int is_same = made && like ? PyObject_RichCompareBool(made, like, Py_EQ) : 0;
   if (is_same > 0) {
     Py_DECREF(made);

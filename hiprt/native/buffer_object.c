@@ -82,7 +82,7 @@ static int give_back(hiprt_py_buffer *self) {
   self->give = 0;
   if (!self->free || self->free == Py_None) return 0;
   if (self->home && self->uses && (status = hiprt_order_take_back(self->home, self->uses))) return status;
-  PyObject *done = PyObject_CallMethodObjArgs((PyObject *)self, release, 0);
+  PyObject *done = PyObject_CallMethodObjArgs((PyObject *)self, release, NULL);
   if (!done) PyErr_WriteUnraisable((PyObject *)self);
   Py_XDECREF(done);
   return 0;

@@ -101,7 +101,7 @@ static int tell(const launch_object *self, PyObject *const *values) {
     PyObject *value = values[i] ? values[i] : PyDict_GetItem(self->scalars, PyTuple_GetItem(self->names, i));
     PyTuple_SetItem(all, i, Py_NewRef(value ? value : Py_None));
   }
-  PyObject *done = all ? PyObject_CallFunctionObjArgs(watcher, self, all, 0) : 0;
+  PyObject *done = all ? PyObject_CallFunctionObjArgs(watcher, self, all, NULL) : 0;
   Py_XDECREF(all);
   Py_XDECREF(done);
   return done ? 0 : -1;
@@ -243,7 +243,7 @@ static PyObject *prepare_plan(PyObject *object, PyObject *const *args, Py_ssize_
 /* Return the array that receives the result: a new one, or the caller's after the subclass has checked it. */
 static PyObject *receive(plan_object *self, PyObject *stream, PyObject *out, PyObject *const *operands,
                          PyObject *keywords) {
-  if (out == Py_None) return PyObject_CallFunctionObjArgs(self->make, self->shape, self->dtype, stream, 0);
+  if (out == Py_None) return PyObject_CallFunctionObjArgs(self->make, self->shape, self->dtype, stream, NULL);
   PyObject *named = PyDict_New();
   for (Py_ssize_t i = 0; named && keywords && i < PyTuple_Size(keywords); i++)
     if (PyDict_SetItem(named, PyTuple_GetItem(keywords, i), operands[i])) Py_CLEAR(named);

@@ -11,6 +11,11 @@
 
 #include "order.h"
 
+/* The last argument of these is a null pointer. A plain 0 may be half as wide as what they read, which this makes a compiler
+ * say. */
+PyAPI_FUNC(PyObject *) PyObject_CallFunctionObjArgs(PyObject *callable, ...) __attribute__((sentinel));
+PyAPI_FUNC(PyObject *) PyObject_CallMethodObjArgs(PyObject *self, PyObject *name, ...) __attribute__((sentinel));
+
 /* Base of hiprt.buffer.Buffer. */
 typedef struct {
   PyObject_HEAD

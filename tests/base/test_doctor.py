@@ -106,6 +106,28 @@ def test_a_compiler_that_does_not_work_is_one_sentence():
     assert err.count("\n") == 1
 
 
+def test_a_compiler_without_floats_of_16_bits_does_not_work(tmp_path):
+    """As g++ 12 for aarch64, which compiles all other kernels."""
+    old = tmp_path / "g++"
+    old.write_text(f"""#!/bin/sh
+for word; do
+  [ -f "$word" ] && grep -q "_Float16 twice" "$word" && echo "error: '_Float16' was not declared" && exit 1
+done
+exec {shutil.which("g++")} "$@"
+""")
+    old.chmod(0o755)
+    out, err = run("--json", status=1, HIPRT_PROVIDER="cpu", HIPRT_CPU_COMPILER=str(old))
+    assert "'_Float16' was not declared" in json.loads(out)["compiler"]["error"]
+    assert "no kernel can be compiled and run" in err
+
+
+def test_a_library_that_computes_nothing_is_not_usable():
+    """The null library, whose calls do nothing: memory has what was there before."""
+    out, err = run("--json", status=1, HIPRT_PROVIDER="null")
+    assert json.loads(out)["probes"] == {}
+    assert "what it should write is not there" in err
+
+
 def test_a_bad_flag_is_shown():
     """A value that cannot be parsed is reported with what was expected."""
     out, err = run(status=1, HIPRT_PROVIDER="cuda")

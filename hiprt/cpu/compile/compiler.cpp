@@ -304,6 +304,10 @@ bool knows_hip(const Compiler &compiler) { return compiler.kind != Compiler::Gcc
 std::vector<std::string> hip_command(const Compiler &c) {
   std::vector<std::string> out = {c.path};
   if (c.kind == Compiler::Zig) out.push_back("clang");
+#if defined(__aarch64__) && defined(__GLIBC__)
+  // Zig's clang compiles for musl unless told otherwise, and does not look for GNU's C++ library where Debian has it.
+  if (c.kind == Compiler::Zig) out.push_back("--target=aarch64-linux-gnu");
+#endif
   const std::string resources = c.kind == Compiler::Zig ? resource_dir(c.path) : "";
   if (!resources.empty()) out.insert(out.end(), {"-resource-dir", resources});
   const std::string host_include_dir = library_dir() + "/../native/include";
@@ -330,8 +334,9 @@ bool works(const Compiler &compiler, std::string *why) {
   const CompileJob job{dir.path() + "/empty.cpp", {}, dir.path() + "/empty.so"};
   std::string log;
   why->clear();
-  if (!write_file(job.source, "\n") || !compile(compiler, job, &log))
-    *why = compiler.path + " cannot compile an empty program: " + first_error(log);
+  // Kernels of 16-bit floats have them as the compiler's own, which g++ 12 does not have for aarch64.
+  if (!write_file(job.source, "_Float16 half;\n") || !compile(compiler, job, &log))
+    *why = compiler.path + " cannot compile a program of one _Float16: " + first_error(log);
   health().faults[compiler.identity] = *why;
   return why->empty();
 }
