@@ -35,7 +35,7 @@ __all__ = ["add_arguments", "cause", "diagnose", "render", "try_compiler"]
 
 TIMEOUT = 120.0  # seconds for the first kernel: a compiler may build its own support library before it
 NAME_LENGTH = 96
-MADE_BY = "made by "  # what the kernel's text begins with
+BEGINNING = "made by "  # what the kernel's text begins with
 # A kernel that says which compiler made it. Kernels of 16-bit floats need more of a compiler of the host than others.
 SOURCE = f"""
 #if defined(__VERSION__) && defined(__clang__)
@@ -49,7 +49,7 @@ SOURCE = f"""
 __device__ _Float16 twice(_Float16 number) {{ return number + number; }}
 #endif
 extern "C" __global__ void made_by(char *out) {{
-  const char text[] = "{MADE_BY}" MADE_BY;
+  const char text[] = "{BEGINNING}" MADE_BY;
   for (unsigned i = 0; i < sizeof text && i < {NAME_LENGTH}; ++i) out[i] = text[i];
 }}
 """
@@ -278,10 +278,10 @@ def try_compiler() -> dict[str, Any]:
     except (HipError, ProviderError, ValueError) as error:
         reason = cause(getattr(error, "log", "") or str(error))
         return {"works": False, "name": None, "ms": None, "error": reason}
-    if not name.startswith(MADE_BY):
+    if not name.startswith(BEGINNING):
         reason = "a kernel was launched, but what it should write is not there"
         return {"works": False, "name": None, "ms": None, "error": reason}
-    return {"works": True, "name": name.removeprefix(MADE_BY), "ms": round(elapsed, 1), "error": None}
+    return {"works": True, "name": name.removeprefix(BEGINNING), "ms": round(elapsed, 1), "error": None}
 
 
 def cause(log: str) -> str:

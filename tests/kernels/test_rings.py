@@ -83,7 +83,7 @@ def test_several_vectors_have_the_bits_of_one(form, group, bits, batch):
 
 
 def test_several_long_vectors_with_a_norm_have_the_bits_of_one():
-    """A threadgroup has no room for that many weights of a norm."""
+    """33 steps, of which each simdgroup takes several."""
     ring = VectorRing(Ring(2, 3, 1, 1, 1, 4), 1, 2, 1, 1, 0, 1)
     with force_generic():
         check_rows(2, 16, 33 * 256, hiprt.bfloat16, 64, 4, ring, ring.alone, norm=True)

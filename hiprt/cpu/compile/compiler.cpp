@@ -331,7 +331,7 @@ bool works(const Compiler &compiler, std::string *why) {
   const auto found = health().faults.find(compiler.identity);
   if (found != health().faults.end()) return (*why = found->second).empty();
   ScratchDir dir;
-  const CompileJob job{dir.path() + "/empty.cpp", {}, dir.path() + "/empty.so"};
+  const CompileJob job{dir.path() + "/half.cpp", {}, dir.path() + "/half.so"};
   std::string log;
   why->clear();
   // Kernels of 16-bit floats have them as the compiler's own, which g++ 12 does not have for aarch64.
