@@ -383,6 +383,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
                 high[at] = load_once(next_high + d * (SPLIT * 32));
               }
             }
+            simdgroup_barrier(mem_flags::mem_none);
             if (is_there && t < SLOTS) {
               int dot = (is_second ? c[0][2] : c[0][0]) * 256 + (is_second ? c[0][3] : c[0][1]);
               if (FIELDS == 2) {
