@@ -23,7 +23,6 @@ TEMPLATE = {
     "HELPERS": "int",
     "SHARERS": "int",
     "PARTNERS": "int",
-    "MEMBERS_ALONE": "int",
     "VECTORS": "int",
 }
 MOST_VECTORS = 8
@@ -31,7 +30,7 @@ SIMDGROUPS = 16  # simdgroups with tiles at which a processor runs at full speed
 FILLED = 20  # simdgroups of a threadgroup where more than half of them have tiles
 MOST_SIMDGROUPS = 24
 MOST_PAIRS = 10  # pairs of tiles of a round
-SHARED_BYTES = 226 << 10  # bytes of threadgroup memory of a processor
+SHARED_BYTES = (227 << 10) - 128  # bytes of threadgroup memory of a processor, but for two barriers
 SHARERS = (1, 2, 4)  # processors that may divide the steps of a row
 PARTNERS = (1, 2, 4)  # that may divide the vectors
 MOST_IN_CLUSTER = 8  # processors of a cluster on every GPU that has clusters
@@ -139,7 +138,7 @@ def cost_of(product: Product, ring: VectorRing) -> float:
 
 
 def needed_bytes(product: Product, split: int, teams: int, depth: int, per: int, sharers: int = 1) -> int:
-    """Return the bytes of threadgroup memory for x, codes, their scales, the sums of x and those of rows."""
+    """Return the bytes of threadgroup memory for x, codes, their scales, the sums of x and of rows, and squares."""
     step = 512 if product.bits == 4 else 256  # bytes of x
     slots = max(2, 1024 // (product.bits * product.group))
     here = product.steps if sharers == 1 else -(-product.steps // split) * split // sharers  # steps of a threadgroup
@@ -149,6 +148,7 @@ def needed_bytes(product: Product, split: int, teams: int, depth: int, per: int,
         + scale_bytes(product, split, teams, per, sharers)
         + here * slots * (8 if product.batch > 4 else product.batch) * 8
         + 2 * 2 * teams * per * 8 * split * -(-product.batch // sharers) * 4
+        + product.batch * product.steps * 4
     )
 
 
@@ -217,6 +217,6 @@ def vector_ring_configuration(product: Product, ring: VectorRing) -> Configurati
     ):
         raise ValueError(f"qmv: {ring} does not fit {product}")
     shared = ring.teams, alone.split, ring.depth, ring.per, ring.early, ring.helpers, ring.sharers, ring.partners
-    template = dict(zip(TEMPLATE, (*shared, alone.teams * alone.split, product.batch)))
+    template = dict(zip(TEMPLATE, (*shared, product.batch)))
     groups = min(ring.groups, product.tiles) // in_cluster * in_cluster
     return Configuration((groups, 1, 1), (simdgroups * 32, 1, 1), template)

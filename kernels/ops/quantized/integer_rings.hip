@@ -39,7 +39,7 @@ constexpr uint BLOCK = 17, HELD = BLOCK * FIELDS;                  // pieces of 
 typedef pack<uint, 4> piece;
 extern __shared__ piece copied[];
 threadgroup pack<float, 2> sums[SPLIT * OWN * 4];  // by scale: the sum of x, and the unit of what it was brought to
-threadgroup float squares[MEMBERS];
+threadgroup float squares[NORMED ? STEPS : 1];
 threadgroup float partial[2 * ROUND * SPLIT * 8];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 const uint member = simdgroup_index_in_threadgroup, split = member % SPLIT, team = member / SPLIT;
@@ -233,7 +233,15 @@ if (GUESSES) {
 // Bring this simdgroup's parts of x to where its team's lanes find them.
 threadgroup piece* const held = copied + COPIED;
 threadgroup pack<float, 2>* const own_sums = sums + split * (OWN * 4);
-float square = 0.0f;
+float square[RUNS];  // of the lane's numbers, by step
+const auto leave_squares = [&](uint base) {
+#pragma unroll
+  for (uint r = 0; NORMED && r < RUNS; r++) {
+    const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
+    const float all = simd_sum(square[r]);
+    if (lane == 0 && own < OWN && step < STEPS) squares[step] = all;
+  }
+};
 #if ROUTED
 expert_choice<T, EXPERTS, CHOSEN, SHARED, WIDTH> choice;
 if (ROUTERS == 0 && member == 0) choice.ask(own_x, (const device ulong*)(arrivals + FIRST_LOGIT), lane);
@@ -251,12 +259,13 @@ for (uint base = 0; base < SHARE; base += RUNS) {
     const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
     const float factor = CHOICE == SUMMED && own < OWN && step < STEPS ? factors[step / STEPS_EACH] : 1.0f;
     float v[8], sum = 0.0f;
+    square[r] = 0.0f;
     for (int i = 0; i < 8; i++) {
       const uint both = values[r].values[i / 2], weigh = NORMED ? weights[r].values[i / 2] : 0u;
       v[i] = i % 2 ? high_of<T>(both) : low_of<T>(both);
       if (CHOICE == SUMMED) v[i] *= factor;
       if (NORMED) {
-        square = mad(v[i], v[i], square);
+        square[r] = mad(v[i], v[i], square[r]);
         v[i] *= i % 2 ? high_of<T>(weigh) : low_of<T>(weigh);
       }
       sum += v[i];
@@ -279,6 +288,7 @@ for (uint base = 0; base < SHARE; base += RUNS) {
       }
     }
   }
+  if (SHARE > RUNS) leave_squares(base);
 }
 #if ROUTED
 uint taken_before = 0;
@@ -315,10 +325,7 @@ if (TEAMS > 1 && !IS_ROUTED) {
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 
-if (NORMED) {  // while codes are on their way
-  square = simd_sum(square);
-  if (lane == 0) squares[member] = square;
-}
+if (SHARE <= RUNS) leave_squares(0);  // while codes are on their way
 
 const threadgroup piece* const column = held + column_at;
 const size_t before_out = size_t(token) * (all_tiles * OUTPUTS);
@@ -425,7 +432,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
       value += from[s * 8];
       if (GATED) other += from[s * 8 + 4];
     }
-    for (uint m = 0; NORMED && m < MEMBERS; m++) squared += squares[m];
+    for (uint s = 0; NORMED && s < STEPS; s++) squared += squares[s];
     const float factor = NORMED ? rsqrt(squared / float(WIDTH) + eps) : 1.0f;
     value *= factor;
     if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);

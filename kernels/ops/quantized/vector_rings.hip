@@ -1,7 +1,6 @@
 // Several vectors times the transposed quantised matrix by integer matrix instructions, each with the bits that
 // integer_rings.hip gives it alone: sums of integers are exact, and what is rounded is rounded in that kernel's order. These
-// are the sums of a row by the SPLIT simdgroups that share it, and the sum of squares by the MEMBERS_ALONE simdgroups of
-// that kernel's threadgroup.
+// are the sums of a row by the SPLIT simdgroups that share it, and the sum of squares by steps.
 //
 // x is brought to 16 bits as there, of which a plane has the upper and one the lower bytes. A matrix instruction multiplies
 // codes of one scale, of two tiles of 8 rows, with 8 columns: up to 4 vectors with both planes, or one plane of more, which
@@ -36,14 +35,17 @@ constexpr uint OF_ROW = IS_PART ? OWN * RUN : SCALED / 8, ROW_PIECES = OF_ROW + 
 constexpr uint ROW_SCALES = IS_APART ? ROW_PIECES * 8 : SCALED, STEP_SCALES = IS_PART ? RUN * 8 : SPLIT * SCALES;  // apart, as they lie
 constexpr uint SCALE_PIECES = (ROUND * 8 * ROW_SCALES * 2 + 15) / 16;  // of a round, and as many of biases
 constexpr uint STAGE = 16 * 8;                                     // pieces of a step of two tiles
-// Parts of x, which have a sum of squares each, and how many vectors of it a simdgroup brings at once.
+// x comes by tasks, each a step of a bundle of vectors. A simdgroup has up to TRIPS of them, ASKED of which are on their way.
 constexpr uint BROUGHT = (VECTORS + PARTNERS - 1) / PARTNERS;  // vectors of this threadgroup, but fewer of the last one
-constexpr uint SQUARED = MEMBERS_ALONE < OWN * SPLIT ? MEMBERS_ALONE : OWN * SPLIT;  // members that have steps
-constexpr uint BRINGERS = NORMED ? SQUARED / SHARERS : OWN * HERE;
 constexpr auto work_of = [](uint bundle) {
-  return (BRINGERS * ((BROUGHT + bundle - 1) / bundle) + MEMBERS - 1) / MEMBERS * (2 * bundle + 1);
+  const uint trips = (STEPS_HERE * ((BROUGHT + bundle - 1) / bundle) + MEMBERS - 1) / MEMBERS;
+  const bool has_room = trips == 1 || MEMBERS <= 16;  // in registers, for four vectors of several tasks
+  return trips * (2 * bundle + (bundle < 4 || has_room ? 1 : 4));
 };
-constexpr uint BUNDLE = BROUGHT > 2 && work_of(4) <= work_of(2) ? 4 : 2, BUNDLES = (BROUGHT + BUNDLE - 1) / BUNDLE;
+constexpr uint FEW = BROUGHT > 1 && work_of(2) <= work_of(1) ? 2 : 1;
+constexpr uint BUNDLE = BROUGHT > 2 && work_of(4) <= work_of(FEW) ? 4 : FEW, TASKS = STEPS_HERE * ((BROUGHT + BUNDLE - 1) / BUNDLE);
+constexpr uint TRIPS = (TASKS + MEMBERS - 1) / MEMBERS, MOST_ASKED = (MEMBERS > 16 ? 24 : 40) / (BUNDLE * 4 + (NORMED ? 4 : 0));
+constexpr uint ASKED = TRIPS < MOST_ASKED ? TRIPS : MOST_ASKED;
 typedef pack<uint, 4> piece;
 typedef pack<float, 2> unit;
 extern __shared__ piece held[];
@@ -56,7 +58,7 @@ constexpr uint COPIED = 0;
 #endif
 threadgroup unit* const sums = (threadgroup unit*)(copied + COPIED);  // of x by scale, and what its numbers count
 threadgroup float* const partial = (threadgroup float*)(sums + STEPS_HERE * SLOTS * LINE);
-threadgroup float squares[NORMED ? SQUARED * VECTORS : 1];
+threadgroup float* const squares = partial + 2 * ROUND * SPLIT * OWNED * 8;  // of each vector, by steps
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 constexpr bool IS_BOTH = SHARERS > 1 && PARTNERS > 1;
 constexpr uint IN_CLUSTER = SHARERS * PARTNERS;
@@ -146,30 +148,32 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 if (IS_APART) bring(0);
 #endif
 
-// A step of a bundle of vectors, and of the norm's weights, is on its way to a simdgroup while it brings the one before to 16
-// bits. What is not there is another's.
-constexpr uint TASKS = BRINGERS * BUNDLES;
+// What is not there is another's.
 constexpr bool IS_FULL = VECTORS % (BUNDLE * PARTNERS) == 0;  // each bundle has all its vectors
-piece next[BUNDLE], next_by = {{0, 0, 0, 0}};
-const auto step_of = [&](uint task, uint own) { return own * SPLIT + first_split + task % BRINGERS % HERE; };
-const auto place_of_step = [&](uint task, uint own) {
-  const uint step = step_of(task, own);
+piece next[ASKED][BUNDLE], next_by[ASKED] = {};
+const auto step_of = [&](uint task) {
+  const uint here = task % STEPS_HERE;
+  return here / HERE * SPLIT + first_split + here % HERE;
+};
+const auto place_of = [&](uint task) {
+  const uint step = step_of(task);
   return (OWN * SPLIT == STEPS ? step : min(step, STEPS - 1)) * STEP + lane % HELD * 8;
 };
-const auto ask_for_norm = [&](uint task, uint own) {
-  if (NORMED && task < TASKS) next_by = load_now((const device piece*)(norm + place_of_step(task, own)));
+const auto ask_for_norm = [&](uint k, uint task) {
+  if (NORMED && task < TASKS) next_by[k] = load_now((const device piece*)(norm + place_of(task)));
 };
-const auto ask_for_x = [&](uint task, uint own) {
+const auto ask_for_x = [&](uint k, uint task) {
 #pragma unroll
   for (uint i = 0; task < TASKS && i < BUNDLE; i++) {
-    const uint v = first_brought + task / BRINGERS * BUNDLE + i;
-    next[i] = load_now((const device piece*)(x + size_t(IS_FULL ? v : min(v, uint(VECTORS - 1))) * WIDTH + place_of_step(task, own)));
+    const uint v = first_brought + task / STEPS_HERE * BUNDLE + i;
+    next[k][i] = load_now((const device piece*)(x + size_t(IS_FULL ? v : min(v, uint(VECTORS - 1))) * WIDTH + place_of(task)));
   }
 };
-uint task = member, own_step = task % BRINGERS / HERE;
-ask_for_norm(task, own_step);
+#pragma unroll
+for (uint k = 0; k < ASKED; k++) ask_for_norm(k, member + k * MEMBERS);
 wait_for_inputs();
-ask_for_x(task, own_step);
+#pragma unroll
+for (uint k = 0; k < ASKED; k++) ask_for_x(k, member + k * MEMBERS);
 #pragma unroll 1
 for (uint d = EARLY; has_tiles && d < uint(DEPTH); d++) fetch();
 #if HIPRT_TARGET_NVIDIA
@@ -182,30 +186,20 @@ constexpr bool IS_WHOLE = BITS == 4;
 const uint word = lane * (BITS / 4), product = word / (IS_WHOLE ? 4 : 8), beside = word / 4 % 2;
 const uint places[2] = {product / 2 * 4 + word % 4, PLANE + (product / 2 ^ 1) * 4 + word % 4};
 if (IN_CLUSTER > 1) wait_for_cluster();  // its memory is there
-float square[BUNDLE] = {};
-#pragma unroll 1
-while (task < TASKS) {
-  const uint bringer = task % BRINGERS, first_vector = first_brought + task / BRINGERS * BUNDLE;
-  const uint step = step_of(task, own_step), here = own_step * HERE + bringer % HERE;
-  piece values[BUNDLE], by = next_by;
-#pragma unroll
-  for (uint i = 0; i < BUNDLE; i++) values[i] = next[i];
-  own_step += BRINGERS / HERE;
-  const bool is_last = own_step >= OWN || step_of(task, own_step) >= STEPS;
-  if (is_last) task += MEMBERS, own_step = task % BRINGERS / HERE;
-  ask_for_norm(task, own_step);
-  ask_for_x(task, own_step);
-  if (step < STEPS) {
+const auto bring_task = [&](uint k, uint task) {
+  const uint here = task % STEPS_HERE, first_vector = first_brought + task / STEPS_HERE * BUNDLE, step = step_of(task);
+  if (task < TASKS && step < STEPS) {
     threadgroup piece* const own_x = held + first_vector * VECTOR + here * HELD;
     threadgroup unit* const own_sums = sums + (here * SLOTS + lane / (SLOT / 8)) * LINE + first_vector;
     const auto is_there = [&](uint i) {
       return lane < HELD && (IS_FULL || first_vector + i < end_brought);
     };
+    float square[BUNDLE] = {};
     float numbers[BUNDLE][8], largest[BUNDLE] = {}, sum[BUNDLE] = {};
 #pragma unroll
     for (uint i = 0; i < BUNDLE; i++) {
       for (int j = 0; j < 8; j++) {
-        const uint both = values[i].values[j / 2], weigh = by.values[j / 2];
+        const uint both = next[k][i].values[j / 2], weigh = next_by[k].values[j / 2];
         float number = j % 2 ? high_of<T>(both) : low_of<T>(both);
         if (NORMED) {
           if (lane < HELD) square[i] = mad(number, number, square[i]);
@@ -249,17 +243,26 @@ while (task < TASKS) {
         }
       }
     }
-  }
 #pragma unroll
-  for (uint i = 0; NORMED && is_last && i < BUNDLE; i++) {
-    const float all = simd_sum(square[i]);
-    square[i] = 0.0f;
-    if (lane == 0 && first_vector + i < end_brought) {
-      threadgroup float* const to = squares + (first_vector + i) * SQUARED + bringer / HERE * SPLIT + first_split + bringer % HERE;
-      *to = all;
+    for (uint i = 0; NORMED && i < BUNDLE; i++) {
+      const float all = simd_sum(square[i]);
+      if (lane == 0 && first_vector + i < end_brought) {
+        threadgroup float* const to = squares + (first_vector + i) * STEPS + step;
+        *to = all;
 #pragma unroll
-      for (uint other = 1; other < IN_CLUSTER; other++) store_in_cluster(to, all, in_cluster ^ other);
+        for (uint other = 1; other < IN_CLUSTER; other++) store_in_cluster(to, all, in_cluster ^ other);
+      }
     }
+  }
+};
+#pragma unroll 1
+for (uint base = member; base < TASKS; base += ASKED * MEMBERS) {
+#pragma unroll
+  for (uint k = 0; k < ASKED; k++) {
+    const uint task = base + k * MEMBERS;
+    bring_task(k, task);
+    if (TRIPS > ASKED) ask_for_norm(k, task + ASKED * MEMBERS);
+    if (TRIPS > ASKED) ask_for_x(k, task + ASKED * MEMBERS);
   }
 }
 if (PARTNERS > 1) {
@@ -421,7 +424,7 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
       value += from[s * (OWNED * 8)];
       if (GATED) other += from[s * (OWNED * 8) + 4];
     }
-    for (uint m = 0; NORMED && m < SQUARED; m++) squared += squares[v * SQUARED + m];
+    for (uint s = 0; NORMED && s < STEPS; s++) squared += squares[v * STEPS + s];
     const float factor = NORMED ? rsqrt(squared / float(WIDTH) + eps) : 1.0f;
     value *= factor;
     if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
