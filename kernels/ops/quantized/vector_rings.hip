@@ -148,7 +148,7 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 if (IS_APART) bring(0);
 #endif
 
-// What is not there is another's.
+// A step behind the last, or a vector behind the last, is read where another lies, and left out when it is written.
 constexpr bool IS_FULL = VECTORS % (BUNDLE * PARTNERS) == 0;  // each bundle has all its vectors
 piece next[ASKED][BUNDLE], next_by[ASKED] = {};
 const auto step_of = [&](uint task) {
