@@ -23,6 +23,7 @@ TEMPLATE = {
     "HELPERS": "int",
     "SHARERS": "int",
     "PARTNERS": "int",
+    "COPIES": "int",
     "VECTORS": "int",
 }
 MOST_VECTORS = 8
@@ -63,6 +64,9 @@ class VectorRing(NamedTuple):
     partners : int
         The threadgroups, or groups of sharers, that have tiles of their own and divide the vectors that they bring to
         16 bits; each has some.
+    copies : int
+        1 if x comes to threadgroup memory by bulk copies, all at once, and is brought to 16 bits there; 0 if each
+        simdgroup brings a few steps of it at a time in registers.
     """
 
     alone: Ring
@@ -74,6 +78,7 @@ class VectorRing(NamedTuple):
     groups: int
     sharers: int = 1
     partners: int = 1
+    copies: int = 0
 
 
 def vector_ring_of(product: Product, target: Target, is_normed: bool = True) -> VectorRing | None:
@@ -210,6 +215,7 @@ def vector_ring_configuration(product: Product, ring: VectorRing) -> Configurati
         or alone.split % ring.sharers
         or not divides_scales(product, alone.split, ring.sharers)
         or ring.partners not in PARTNERS
+        or ring.copies not in (0, 1)
         or (ring.partners - 1) * -(-product.batch // ring.partners) >= product.batch
         or in_cluster > MOST_IN_CLUSTER
         or min(ring.groups, product.tiles) < in_cluster
@@ -217,6 +223,6 @@ def vector_ring_configuration(product: Product, ring: VectorRing) -> Configurati
     ):
         raise ValueError(f"qmv: {ring} does not fit {product}")
     shared = ring.teams, alone.split, ring.depth, ring.per, ring.early, ring.helpers, ring.sharers, ring.partners
-    template = dict(zip(TEMPLATE, (*shared, product.batch)))
+    template = dict(zip(TEMPLATE, (*shared, ring.copies, product.batch)))
     groups = min(ring.groups, product.tiles) // in_cluster * in_cluster
     return Configuration((groups, 1, 1), (simdgroups * 32, 1, 1), template)

@@ -118,6 +118,11 @@ def test_several_vectors_have_the_bits_of_one_at_any_magnitude():
         (VectorRing(Ring(1, 2, 2, 2, 1, 4), 1, 2, 1, 1, 3, 8, 1, 4), 4),
         (VectorRing(Ring(2, 4, 1, 1, 1, 4), 1, 1, 1, 1, 0, 12, 2, 2), 6),  # a round that some have no tiles for
         (VectorRing(Ring(1, 4, 1, 1, 1, 4), 1, 2, 1, 0, 2, 8, 4, 2), 4),
+        # x by bulk copies: of whole vectors, of a few for each, and of runs of steps, some of which are not there
+        (VectorRing(Ring(2, 2, 2, 1, 1, 4), 2, 2, 1, 1, 3, 4, 1, 1, 1), 7),
+        (VectorRing(Ring(2, 4, 1, 1, 1, 4), 2, 1, 2, 1, 1, 6, 1, 2, 1), 6),
+        (VectorRing(Ring(2, 4, 1, 1, 1, 4), 2, 1, 2, 1, 1, 6, 2, 1, 1), 6),
+        (VectorRing(Ring(1, 4, 1, 1, 1, 4), 1, 2, 1, 0, 2, 8, 4, 2, 1), 6),
     ],
 )
 @pytest.mark.parametrize("batch", [3, 5, 8])

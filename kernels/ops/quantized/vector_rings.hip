@@ -11,6 +11,9 @@
 // A cluster is SHARERS times PARTNERS threadgroups. SHARERS have their rows in common and divide the SPLIT among themselves:
 // each brings only the x of its own steps, and gives the others its sums of their vectors. PARTNERS have rows of their own
 // and the same steps, and each brings a part of the vectors to 16 bits for all of them.
+//
+// A simdgroup brings x by registers, a few steps at a time. With COPIES all of x comes by bulk copies at once, and is brought to
+// 16 bits where it lies: sooner where a simdgroup has many steps of it.
 constexpr uint CHUNK = 512 / BITS, STEP = 2 * CHUNK;  // codes of 64 bytes of a row, and of a step
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK, SLOTS = STEP / SLOT;
 constexpr uint SCALES = uint(GROUP) < STEP ? STEP / GROUP : 1;  // of a step
@@ -43,7 +46,8 @@ constexpr auto work_of = [](uint bundle) {
   return trips * (2 * bundle + (bundle < 4 || has_room ? 1 : 4));
 };
 constexpr uint FEW = BROUGHT > 1 && work_of(2) <= work_of(1) ? 2 : 1;
-constexpr uint BUNDLE = BROUGHT > 2 && work_of(4) <= work_of(FEW) ? 4 : FEW, TASKS = STEPS_HERE * ((BROUGHT + BUNDLE - 1) / BUNDLE);
+constexpr uint BUNDLE = BROUGHT > 2 && work_of(4) <= work_of(FEW) ? 4 : FEW, BUNDLES = (BROUGHT + BUNDLE - 1) / BUNDLE;
+constexpr uint TASKS = STEPS_HERE * BUNDLES;
 constexpr uint TRIPS = (TASKS + MEMBERS - 1) / MEMBERS, MOST_ASKED = (MEMBERS > 16 ? 24 : 40) / (BUNDLE * 4 + (NORMED ? 4 : 0));
 constexpr uint ASKED = TRIPS < MOST_ASKED ? TRIPS : MOST_ASKED;
 typedef pack<uint, 4> piece;
@@ -53,8 +57,10 @@ threadgroup piece* const stages = held + VECTORS * VECTOR;
 threadgroup piece* const copied = stages + TEAMS * HERE * DEPTH * STAGE;
 #if HIPRT_TARGET_NVIDIA
 constexpr uint COPIED = 4 * SCALE_PIECES;
+constexpr bool IS_BULK = COPIES != 0;
 #else
 constexpr uint COPIED = 0;
+constexpr bool IS_BULK = false;
 #endif
 threadgroup unit* const sums = (threadgroup unit*)(copied + COPIED);  // of x by scale, and what its numbers count
 threadgroup float* const partial = (threadgroup float*)(sums + STEPS_HERE * SLOTS * LINE);
@@ -82,8 +88,8 @@ begin_next();
 if (IN_CLUSTER > 1) arrive_in_cluster();
 
 #if HIPRT_TARGET_NVIDIA
-threadgroup ulong full[2];
-const uint arrived = in_shared(full), buffers = in_shared(copied);
+threadgroup ulong full[2 + (IS_BULK ? BUNDLES : 0)];
+const uint arrived = in_shared(full), buffers = in_shared(copied), x_arrived = arrived + 16;
 const auto bring = [&](uint round) {  // by all threads where rows lie apart, else by one
   const uint begin = first_tile + round * ROUND, end = min(begin + ROUND, end_tile), bar = arrived + round % 2 * 8;
   if (begin >= end) return;
@@ -114,6 +120,7 @@ const auto bring = [&](uint round) {  // by all threads where rows lie apart, el
 if (thread_index_in_threadgroup == 0) {
   begin_stage(arrived, IS_APART ? THREADS : 1);
   begin_stage(arrived + 8, IS_APART ? THREADS : 1);
+  for (uint i = 0; IS_BULK && i < BUNDLES; i++) begin_stage(x_arrived + i * 8, 1);
   stages_begun();
   if (!IS_APART) bring(0);
 }
@@ -164,7 +171,7 @@ const auto ask_for_norm = [&](uint k, uint task) {
 };
 const auto ask_for_x = [&](uint k, uint task) {
 #pragma unroll
-  for (uint i = 0; task < TASKS && i < BUNDLE; i++) {
+  for (uint i = 0; !IS_BULK && task < TASKS && i < BUNDLE; i++) {
     const uint v = first_brought + task / STEPS_HERE * BUNDLE + i;
     next[k][i] = load_now((const device piece*)(x + size_t(IS_FULL ? v : min(v, uint(VECTORS - 1))) * WIDTH + place_of(task)));
   }
@@ -172,6 +179,23 @@ const auto ask_for_x = [&](uint k, uint task) {
 #pragma unroll
 for (uint k = 0; k < ASKED; k++) ask_for_norm(k, member + k * MEMBERS);
 wait_for_inputs();
+#if HIPRT_TARGET_NVIDIA
+if (IS_BULK && member == MEMBERS - 1) {  // each bundle is waited for by itself; of sharers' vectors HERE steps lie together
+  constexpr uint STRETCH = SHARERS > 1 ? HERE : STEPS, STRETCHES = STEPS_HERE / STRETCH;
+  const uint present = SHARERS > 1 ? STEPS / SPLIT * HERE + min(HERE, max(STEPS % SPLIT, first_split) - first_split) : STEPS;
+  if (lane < BUNDLES) {
+    expect_bytes(x_arrived + lane * 8, min(BUNDLE, end_brought - first_brought - lane * BUNDLE) * present * (HELD * 16));
+  }
+  simdgroup_barrier(mem_flags::mem_none);
+  for (uint i = lane; i < (end_brought - first_brought) * STRETCHES; i += 32) {
+    const uint v = first_brought + i / STRETCHES, own = i % STRETCHES, first = own * SPLIT + first_split;
+    if (first < STEPS) {
+      copy_bulk(in_shared(held + v * VECTOR + own * (STRETCH * HELD)), x + size_t(v) * WIDTH + first * STEP,
+                min(STRETCH, STEPS - first) * (HELD * 16), x_arrived + i / STRETCHES / BUNDLE * 8);
+    }
+  }
+}
+#endif
 #pragma unroll
 for (uint k = 0; k < ASKED; k++) ask_for_x(k, member + k * MEMBERS);
 #pragma unroll 1
@@ -194,6 +218,16 @@ const auto bring_task = [&](uint k, uint task) {
     const auto is_there = [&](uint i) {
       return lane < HELD && (IS_FULL || first_vector + i < end_brought);
     };
+#if HIPRT_TARGET_NVIDIA
+    if (IS_BULK) {
+      wait_for_stage(x_arrived + task / STEPS_HERE * 8, 0);
+#pragma unroll
+      for (uint i = 0; i < BUNDLE; i++) {
+        next[k][i] = own_x[(IS_FULL || first_vector + i < end_brought ? i : 0) * VECTOR + lane % HELD];
+      }
+      simdgroup_barrier(mem_flags::mem_threadgroup);  // what lies there now is read before it is written
+    }
+#endif
     float square[BUNDLE] = {};
     float numbers[BUNDLE][8], largest[BUNDLE] = {}, sum[BUNDLE] = {};
 #pragma unroll
