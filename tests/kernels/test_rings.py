@@ -61,6 +61,7 @@ FEW, TURNED, LONG = (  # steps that are not there; two pairs of tiles on their w
     (VectorRing(Ring(2, 2, 4, 4, 1, 2), 1, 4, 2, 4, 3, 2), 4),
     (VectorRing(Ring(3, 1, 3, 1, 0, 4), 2, 2, 1, 0, 1, 9), 6),
 )
+BULK = FEW[0]._replace(copies=1), 4
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,14 @@ FEW, TURNED, LONG = (  # steps that are not there; two pairs of tiles on their w
         (FEW, 64, 4, 3),
         (TURNED, 64, 8, 5),
         (FEW, 64, 4, 8),
-        *(wide(form, *kind, batch) for form in (FEW, TURNED, LONG) for kind in FORMATS[1:] for batch in (2, 3, 8)),
+        (BULK, 64, 8, 5),
+        (BULK, 128, 4, 3),
+        *(
+            wide(form, *kind, batch)
+            for form in (FEW, TURNED, LONG, BULK)
+            for kind in FORMATS[1:]
+            for batch in (2, 3, 8)
+        ),
         *(wide(form, 64, 4, batch) for form in (TURNED, LONG) for batch in (2, 4, 5, 8)),
     ],
 )
@@ -245,6 +253,7 @@ def test_vector_rings_are_refused_where_they_do_not_fit():
         "teams": (0, 13),
         "sharers": (3, 4),
         "partners": (3, 4),
+        "copies": (-1, 2),
     }
     for name, value in ((name, value) for name, values in wrong.items() for value in values):
         with pytest.raises(ValueError, match="does not fit"):

@@ -57,10 +57,8 @@ threadgroup piece* const stages = held + VECTORS * VECTOR;
 threadgroup piece* const copied = stages + TEAMS * HERE * DEPTH * STAGE;
 #if HIPRT_TARGET_NVIDIA
 constexpr uint COPIED = 4 * SCALE_PIECES;
-constexpr bool IS_BULK = COPIES != 0;
 #else
 constexpr uint COPIED = 0;
-constexpr bool IS_BULK = false;
 #endif
 threadgroup unit* const sums = (threadgroup unit*)(copied + COPIED);  // of x by scale, and what its numbers count
 threadgroup float* const partial = (threadgroup float*)(sums + STEPS_HERE * SLOTS * LINE);
@@ -88,7 +86,7 @@ begin_next();
 if (IN_CLUSTER > 1) arrive_in_cluster();
 
 #if HIPRT_TARGET_NVIDIA
-threadgroup ulong full[2 + (IS_BULK ? BUNDLES : 0)];
+threadgroup ulong full[2 + (COPIES ? BUNDLES : 0)];
 const uint arrived = in_shared(full), buffers = in_shared(copied), x_arrived = arrived + 16;
 const auto bring = [&](uint round) {  // by all threads where rows lie apart, else by one
   const uint begin = first_tile + round * ROUND, end = min(begin + ROUND, end_tile), bar = arrived + round % 2 * 8;
@@ -120,7 +118,7 @@ const auto bring = [&](uint round) {  // by all threads where rows lie apart, el
 if (thread_index_in_threadgroup == 0) {
   begin_stage(arrived, IS_APART ? THREADS : 1);
   begin_stage(arrived + 8, IS_APART ? THREADS : 1);
-  for (uint i = 0; IS_BULK && i < BUNDLES; i++) begin_stage(x_arrived + i * 8, 1);
+  for (uint i = 0; COPIES && i < BUNDLES; i++) begin_stage(x_arrived + i * 8, 1);
   stages_begun();
   if (!IS_APART) bring(0);
 }
@@ -171,7 +169,7 @@ const auto ask_for_norm = [&](uint k, uint task) {
 };
 const auto ask_for_x = [&](uint k, uint task) {
 #pragma unroll
-  for (uint i = 0; !IS_BULK && task < TASKS && i < BUNDLE; i++) {
+  for (uint i = 0; !COPIES && task < TASKS && i < BUNDLE; i++) {
     const uint v = first_brought + task / STEPS_HERE * BUNDLE + i;
     next[k][i] = load_now((const device piece*)(x + size_t(IS_FULL ? v : min(v, uint(VECTORS - 1))) * WIDTH + place_of(task)));
   }
@@ -180,7 +178,7 @@ const auto ask_for_x = [&](uint k, uint task) {
 for (uint k = 0; k < ASKED; k++) ask_for_norm(k, member + k * MEMBERS);
 wait_for_inputs();
 #if HIPRT_TARGET_NVIDIA
-if (IS_BULK && member == MEMBERS - 1) {  // each bundle is waited for by itself; of sharers' vectors HERE steps lie together
+if (COPIES && member == MEMBERS - 1) {  // each bundle is waited for by itself; of sharers' vectors HERE steps lie together
   constexpr uint STRETCH = SHARERS > 1 ? HERE : STEPS, STRETCHES = STEPS_HERE / STRETCH;
   const uint present = SHARERS > 1 ? STEPS / SPLIT * HERE + min(HERE, max(STEPS % SPLIT, first_split) - first_split) : STEPS;
   if (lane < BUNDLES) {
@@ -195,6 +193,11 @@ if (IS_BULK && member == MEMBERS - 1) {  // each bundle is waited for by itself;
     }
   }
 }
+#else
+for (uint i = thread_index_in_threadgroup; COPIES && i < VECTORS * STEPS * HELD; i += THREADS) {
+  held[i / (STEPS * HELD) * VECTOR + i % (STEPS * HELD)] = ((const device piece*)x)[i];
+}
+threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
 #pragma unroll
 for (uint k = 0; k < ASKED; k++) ask_for_x(k, member + k * MEMBERS);
@@ -218,16 +221,16 @@ const auto bring_task = [&](uint k, uint task) {
     const auto is_there = [&](uint i) {
       return lane < HELD && (IS_FULL || first_vector + i < end_brought);
     };
+    if (COPIES) {
 #if HIPRT_TARGET_NVIDIA
-    if (IS_BULK) {
       wait_for_stage(x_arrived + task / STEPS_HERE * 8, 0);
+#endif
 #pragma unroll
       for (uint i = 0; i < BUNDLE; i++) {
         next[k][i] = own_x[(IS_FULL || first_vector + i < end_brought ? i : 0) * VECTOR + lane % HELD];
       }
-      simdgroup_barrier(mem_flags::mem_threadgroup);  // what lies there now is read before it is written
+      simdgroup_barrier(mem_flags::mem_threadgroup);  // all of it is read before it is written
     }
-#endif
     float square[BUNDLE] = {};
     float numbers[BUNDLE][8], largest[BUNDLE] = {}, sum[BUNDLE] = {};
 #pragma unroll
