@@ -13,7 +13,7 @@
 // and the same steps, and each brings a part of the vectors to 16 bits for all of them.
 //
 // A simdgroup brings x by registers, a few steps at a time. With COPIES all of x comes by bulk copies at once, and is brought to
-// 16 bits where it lies: sooner where a simdgroup has many steps of it.
+// 16 bits where it lies, which is faster for most matrices of many codes.
 constexpr uint CHUNK = 512 / BITS, STEP = 2 * CHUNK;  // codes of 64 bytes of a row, and of a step
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK, SLOTS = STEP / SLOT;
 constexpr uint SCALES = uint(GROUP) < STEP ? STEP / GROUP : 1;  // of a step
@@ -194,10 +194,12 @@ if (COPIES && member == MEMBERS - 1) {  // each bundle is waited for by itself; 
   }
 }
 #else
-for (uint i = thread_index_in_threadgroup; COPIES && i < VECTORS * STEPS * HELD; i += THREADS) {
-  held[i / (STEPS * HELD) * VECTOR + i % (STEPS * HELD)] = ((const device piece*)x)[i];
+if (COPIES) {
+  for (uint i = thread_index_in_threadgroup; i < VECTORS * STEPS * HELD; i += THREADS) {
+    held[i / (STEPS * HELD) * VECTOR + i % (STEPS * HELD)] = ((const device piece*)x)[i];
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
 }
-threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
 #pragma unroll
 for (uint k = 0; k < ASKED; k++) ask_for_x(k, member + k * MEMBERS);
@@ -226,9 +228,7 @@ const auto bring_task = [&](uint k, uint task) {
       wait_for_stage(x_arrived + task / STEPS_HERE * 8, 0);
 #endif
 #pragma unroll
-      for (uint i = 0; i < BUNDLE; i++) {
-        next[k][i] = own_x[(IS_FULL || first_vector + i < end_brought ? i : 0) * VECTOR + lane % HELD];
-      }
+      for (uint i = 0; i < BUNDLE; i++) next[k][i] = own_x[(is_there(i) ? i : 0) * VECTOR + lane % HELD];
       simdgroup_barrier(mem_flags::mem_threadgroup);  // all of it is read before it is written
     }
     float square[BUNDLE] = {};
