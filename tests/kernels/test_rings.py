@@ -1,7 +1,11 @@
 """qmv by rings: integer matrix instructions, imitated lane by lane, for one vector and for several with its bits."""
 
+import ctypes
+import mmap
+
 import numpy as np
 import pytest
+from helpers.child import child
 from helpers.quantized_products import FORMATS, H200, call, check, check_rows, operands, target, wide
 from hypothesis import example, given, settings, strategies as st
 
@@ -95,6 +99,26 @@ def test_several_long_vectors_with_a_norm_have_the_bits_of_one():
     ring = VectorRing(Ring(2, 3, 1, 1, 1, 4), 1, 2, 1, 1, 0, 1)
     with force_generic():
         check_rows(2, 16, 33 * 256, hiprt.bfloat16, 64, 4, ring, ring.alone, norm=True)
+
+
+def product_of_codes_at_a_closed_page():
+    rows, width, page = 24, 4 * 256, mmap.PAGESIZE
+    length = rows * width // 2
+    room = -(-length // page) * page
+    pages = mmap.mmap(-1, room + page)
+    end = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + room
+    nothing = 0  # PROT_NONE
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), ctypes.c_size_t(page), nothing) == 0
+    codes = hiprt.wrap(end - length, (rows, width // 8), np.uint32)
+    scales, x = hiprt.zeros((rows, width // 64), hiprt.bfloat16), hiprt.zeros((3, width), hiprt.bfloat16)
+    with force_generic():
+        ring = VectorRing(Ring(2, 3, 2, 1, 1, 1), 1, 3, 1, 1, 0, 1)
+        return kernels.qmv(x, codes, scales, scales, group_size=64, bits=4, tiling=ring).numpy().shape
+
+
+def test_what_lies_behind_the_codes_is_not_read():
+    """Some simdgroups have no last step, and the last pair of tiles has no second one."""
+    assert child(product_of_codes_at_a_closed_page) == [3, 24]
 
 
 def test_codes_are_asked_for_before_x_where_they_are_many():

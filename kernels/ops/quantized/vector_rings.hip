@@ -74,7 +74,6 @@ const uint member = simdgroup_index_in_threadgroup, within = member % HERE, spli
 const uint groups = threadgroups_per_grid.x / SHARERS, group = threadgroup_position_in_grid.x / SHARERS;
 const uint all_tiles = columns / OUTPUTS, each = all_tiles / groups, more = all_tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
-const uint steps = team < uint(TEAMS) ? (STEPS + SPLIT - 1 - split) / SPLIT : 0u;  // of a row for this simdgroup
 const auto row_of = [&](uint tile, uint local) {
   return GATED ? tile * 4 + local % 4 + (local >= 4 ? columns : 0u) : tile * 8 + local;
 };
@@ -124,30 +123,32 @@ if (thread_index_in_threadgroup == 0) {
 }
 #endif
 
-// A lane brings a piece each of four rows. The pieces of a row lie where lanes find those of eight rows in different banks.
-threadgroup piece* const ring = stages + member * (DEPTH * STAGE);
+// A lane brings a piece each of two rows of a tile, one of either half. The pieces of a row lie where lanes find those of eight
+// rows in different banks. Each simdgroup has OWN steps of a row in its stages, of which the last is empty where STEPS end.
+constexpr uint TILE_WORDS = OUTPUTS * STEPS * 32;
+const bool has_tiles = team < uint(TEAMS), has_last = OWN * SPLIT == STEPS || (OWN - 1) * SPLIT + split < STEPS;
+threadgroup piece* const ring = stages + member * (DEPTH * STAGE);  // of a simdgroup that has tiles
 const uint row = lane / 8, place = row * 8 + (lane % 8 ^ row);
-uint next_tile = steps ? first_tile + team * 2 : end_tile, next_step = 0, next_stage = 0;
-const device uint* codes = weight + size_t(row_of(next_tile, row)) * (STEPS * 32) + split * 32 + lane % 8 * 4;
-const size_t four_rows = (GATED ? columns : 4u) * size_t(STEPS * 32);  // to the other half of a tile
-const auto fetch = [&]() {  // without branches, between which a compiler could move nothing
+uint next_tile = first_tile + team * 2, next_own = 0;
+const device uint* upper = weight + size_t(row_of(next_tile, row)) * (STEPS * 32) + split * 32 + lane % 8 * 4;
+const device uint* lower = upper + (GATED ? columns : 4u) * size_t(STEPS * 32);
+const auto fetch = [&](uint stage) {  // without branches, between which a compiler could move nothing
+  const bool is_last = next_own + 1 == OWN, is_there = has_last || !is_last;
 #pragma unroll
   for (uint i = 0; i < 2; i++) {
-    const device uint* const from = codes + i * (OUTPUTS * STEPS * 32);
-    threadgroup piece* const to = ring + next_stage * STAGE + i * 64;
-    copy_later_if(to + place, from, next_tile + i < end_tile);
-    copy_later_if(to + 32 + (place ^ 4), from + four_rows, next_tile + i < end_tile);
+    threadgroup piece* const to = ring + stage + i * 64;
+    copy_later_if(to + place, upper + i * TILE_WORDS, is_there && next_tile + i < end_tile);
+    copy_later_if(to + 32 + (place ^ 4), lower + i * TILE_WORDS, is_there && next_tile + i < end_tile);
   }
   end_copies();
-  const bool is_last = next_step + 1 >= steps;
-  codes += is_last ? ptrdiff_t(2 * TEAMS * OUTPUTS) * (STEPS * 32) - ptrdiff_t(next_step) * (SPLIT * 32) : ptrdiff_t(SPLIT * 32);
+  const uint on = is_last ? 2 * TEAMS * TILE_WORDS - (OWN - 1) * (SPLIT * 32) : SPLIT * 32;
+  upper += on;
+  lower += on;
   next_tile += is_last ? 2 * TEAMS : 0u;
-  next_step = is_last ? 0u : next_step + 1;
-  next_stage = next_stage + 1 == uint(DEPTH) ? 0 : next_stage + 1;
+  next_own = is_last ? 0u : next_own + 1;
 };
-const bool has_tiles = team < uint(TEAMS);  // helpers have no stages
 #pragma unroll 1
-for (uint d = 0; has_tiles && d < uint(EARLY); d++) fetch();
+for (uint d = 0; has_tiles && d < uint(EARLY); d++) fetch(d * STAGE);
 threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
 if (IS_APART) bring(0);
@@ -204,7 +205,7 @@ if (COPIES) {
 #pragma unroll
 for (uint k = 0; k < ASKED; k++) ask_for_x(k, member + k * MEMBERS);
 #pragma unroll 1
-for (uint d = EARLY; has_tiles && d < uint(DEPTH); d++) fetch();
+for (uint d = EARLY; has_tiles && d < uint(DEPTH); d++) fetch(d * STAGE);
 #if HIPRT_TARGET_NVIDIA
 if (IS_APART || thread_index_in_threadgroup == 0) bring(1);
 #endif
@@ -350,10 +351,15 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
   };
   const auto scale_in = [](const line& of, uint i) { return i % 2 ? high_of<T>(of.values[i / 2]) : low_of<T>(of.values[i / 2]); };
 #pragma unroll 1
-  for (uint tile = steps ? base + team * 2 : stop; tile < stop; tile += TEAMS * 2) {
+  for (uint tile = has_tiles ? base + team * 2 : stop; tile < stop; tile += TEAMS * 2) {
     float totals[2][EACH_LANE][SLOTS] = {};  // by tile and vector
+    const threadgroup piece* x_of = column;
+    const threadgroup unit* sums_of = sums_from;
+#if HIPRT_TARGET_NVIDIA
+    const threadgroup ushort* scales_of = scale_from + (tile - base) * (OUTPUTS * ROW_SCALES);
+#endif
 #pragma unroll 1
-    for (uint own = 0; own < steps; own++) {
+    for (uint own = 0; own < OWN; own++) {
       wait_for_all_but<DEPTH - 1>();
       simdgroup_barrier(mem_flags::mem_threadgroup);
       // Words of two pieces of 16 rows: of row g of the first and of the second tile, then the same of the second piece.
@@ -361,22 +367,23 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
 #pragma unroll
       for (uint q = 0; q < 4; q++) {
 #if HIPRT_TARGET_NVIDIA
-        load_fragments<false>(words[q], ring + stage * STAGE + (fragment ^ 2 * q));
+        load_fragments<false>(words[q], ring + stage + (fragment ^ 2 * q));
 #else
         for (uint i = 0; i < 4; i++) {
           const uint from = i % 2 * 8 + g;
-          words[q][i] = ring[stage * STAGE + from * 8 + ((2 * q + i / 2) ^ from % 8)].values[t];
+          words[q][i] = ring[stage + from * 8 + ((2 * q + i / 2) ^ from % 8)].values[t];
         }
 #endif
       }
       simdgroup_barrier(mem_flags::mem_threadgroup);
-      stage = stage + 1 == uint(DEPTH) ? 0 : stage + 1;
-      fetch();
+      fetch(stage);
+      stage = stage == (DEPTH - 1) * STAGE ? 0u : stage + STAGE;
+      if (own + 1 == OWN && !has_last) break;  // an empty stage
       line by[2], plus[2];
 #pragma unroll
       for (uint i = 0; i < 2; i++) {
 #if HIPRT_TARGET_NVIDIA
-        const threadgroup ushort* const from = scale_from + (tile + i - base) * (OUTPUTS * ROW_SCALES) + own * STEP_SCALES;
+        const threadgroup ushort* const from = scales_of + i * (OUTPUTS * ROW_SCALES);
         by[i] = line_at(from);
         plus[i] = line_at(from + SCALE_PIECES * 8);
 #else
@@ -385,6 +392,9 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
         plus[i] = line_at((const device ushort*)biases + from);
 #endif
       }
+#if HIPRT_TARGET_NVIDIA
+      scales_of += STEP_SCALES;
+#endif
       piece b[PLANES];
 #pragma unroll
       for (uint slot = 0; slot < SLOTS; slot++) {
@@ -393,7 +403,7 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
         for (uint m = slot * PRODUCTS / SLOTS; m < (slot + 1) * PRODUCTS / SLOTS; m++) {
 #pragma unroll
           for (uint p = 0; p < PLANES; p++) {
-            if (m % 2 == 0) b[p] = column[p * PLANE + own * (HERE * HELD) + (m / 2 ^ p ^ first_plane) * 4];
+            if (m % 2 == 0) b[p] = x_of[p * PLANE + (m / 2 ^ p ^ first_plane) * 4];
             const uint first = b[p].values[m % 2 * 2], second = b[p].values[m % 2 * 2 + 1];
             if (BITS == 4) {
               constexpr uint HIGH = 0xf0f0f0f0u;
@@ -406,7 +416,7 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
           }
         }
         const pack<unit, EACH_LANE> both =
-            *(const threadgroup pack<unit, EACH_LANE>*)(sums_from + (own * (HERE * SLOTS) + slot) * LINE);
+            *(const threadgroup pack<unit, EACH_LANE>*)(sums_of + slot * LINE);
 #pragma unroll
         for (uint i = 0; i < 2; i++) {
           const float scale = scale_in(by[i], slot * SCALES / SLOTS), bias = scale_in(plus[i], slot * SCALES / SLOTS);
@@ -419,6 +429,8 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
           }
         }
       }
+      x_of += HERE * HELD;
+      sums_of += HERE * SLOTS * LINE;
     }
 #pragma unroll
     for (uint i = 0; i < 2; i++) {

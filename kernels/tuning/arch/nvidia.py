@@ -63,32 +63,32 @@ H200 = Table(
     # and 12 us less than with three steps so early. 8 texts of 35B-A3B are 5 % slower with one.
     expert_rings={(2048, 4608): Ring(2, 6, 3, 1, 1, 128), (2048, 6144): Ring(2, 6, 4, 1, 1, 132)},
     # Measured by the whole decode step, those of 2,560 and more columns on H200s on 2026-11-29: for those of the least
-    # cost they give 4 vectors of 4B 1,135 us for 1,330, of 8B 1,582 for 1,769, and of 32B 5,542 for 6,443. The others
+    # cost they give 4 vectors of 4B 1,134 us for 1,330, of 8B 1,582 for 1,769, and of 32B 5,542 for 6,443. The others
     # were measured on an H100 on 2026-11-28: 0.6B 695 us for 749, 1.7B 957 for 997, 4 vectors of 0.6B 620 for 646. Some
     # H200s have room for 14 clusters of eight only.
     vector_rings={
         (4096, 1024, 4): VectorRing(RINGS[4096, 1024], 2, 3, 1, 0, 4, 132),
         (6144, 1024, 4): VectorRing(RINGS[6144, 1024], 3, 2, 1, 0, 8, 132),
         (1024, 2048, 4): VectorRing(RINGS[1024, 2048], 1, 2, 1, 1, 12, 128),
-        (6144, 2560, 4): VectorRing(RINGS[6144, 2560], 3, 3, 1, 0, 14, 128),
-        (19456, 2560, 4): VectorRing(RINGS[19456, 2560], 5, 2, 2, 0, 0, 132),
+        (6144, 2560, 4): VectorRing(RINGS[6144, 2560], 4, 3, 1, 0, 3, 128),
+        (19456, 2560, 4): VectorRing(RINGS[19456, 2560], 5, 3, 1, 1, 0, 132),
         (151936, 2560, 4): VectorRing(RINGS[151936, 2560], 16, 3, 1, 1, 0, 132),
         (1024, 3072, 4): VectorRing(RINGS[1024, 3072], 1, 1, 1, 0, 0, 128),
-        (2560, 4096, 4): VectorRing(RINGS[2560, 4096], 8, 1, 4, 1, 1, 120, 4),
+        (2560, 4096, 4): VectorRing(RINGS[2560, 4096], 7, 1, 1, 1, 3, 120, 4),
         (4096, 4096, 4): VectorRing(RINGS[4096, 4096], 2, 2, 1, 0, 0, 132),
         (6144, 4096, 4): VectorRing(RINGS[6144, 4096], 4, 4, 1, 0, 8, 128),
         (24576, 4096, 4): VectorRing(RINGS[24576, 4096], 6, 4, 1, 1, 0, 128, 1, 1, 1),
         (10240, 5120, 4): VectorRing(RINGS[10240, 5120], 10, 2, 1, 0, 0, 132, 2, 1, 1),
         (51200, 5120, 4): VectorRing(RINGS[51200, 5120], 9, 2, 1, 0, 5, 132, 1, 1, 1),
         (5120, 8192, 4): VectorRing(RINGS[5120, 8192], 12, 2, 1, 2, 0, 112, 4, 2, 1),
-        (2560, 9728, 4): VectorRing(RINGS[2560, 9728], 3, 2, 2, 0, 5, 112, 2),
+        (2560, 9728, 4): VectorRing(RINGS[2560, 9728], 3, 2, 1, 0, 8, 112, 2),
         (4096, 12288, 4): VectorRing(RINGS[4096, 12288], 3, 3, 4, 2, 12, 120, 4, 1, 1),
         (5120, 25600, 4): VectorRing(RINGS[5120, 25600], 4, 2, 1, 2, 0, 112, 4, 1, 1),
         (4096, 1024, 8): VectorRing(RINGS[4096, 1024], 2, 3, 1, 2, 14, 132),
         (1024, 2048, 8): VectorRing(RINGS[1024, 2048], 1, 2, 1, 2, 12, 128),
         (2048, 2048, 8): VectorRing(RINGS[2048, 2048], 1, 2, 1, 2, 12, 132),
         (4096, 2048, 8): VectorRing(RINGS[4096, 2048], 2, 3, 1, 0, 8, 132),
-        (6144, 2560, 8): VectorRing(RINGS[6144, 2560], 6, 2, 1, 0, 8, 128, 2),
+        (6144, 2560, 8): VectorRing(RINGS[6144, 2560], 8, 2, 1, 0, 12, 124, 2),
         (19456, 2560, 8): VectorRing(RINGS[19456, 2560], 5, 3, 2, 0, 10, 132),
         (151936, 2560, 8): VectorRing(RINGS[151936, 2560], 12, 3, 1, 1, 8, 132),
         (1024, 3072, 8): VectorRing(RINGS[1024, 3072], 3, 1, 1, 0, 7, 120, 4),
