@@ -30,3 +30,13 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(graphs.Step, "call", counted)
     return made
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """What functions that are graphed take for torch's device."""
+    from helpers.torch_device import stand_in
+
+    made = stand_in(monkeypatch)
+    yield made
+    made.ours.synchronize()

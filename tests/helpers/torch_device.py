@@ -105,6 +105,11 @@ def tensor(seed, n=N):
     return room[start : start + n]
 
 
+def floats(value):
+    """Return a tensor of one number many times, which begins where torch's tensors on a GPU do."""
+    return tensor(0).view(torch.float32).fill_(float(value))
+
+
 def stack(device, weights):
     """Return a function of as many layers as there are weights."""
 
@@ -122,6 +127,11 @@ def expected(x, weights):
     for w in weights.values():
         x = x * w[: x.numel()]
     return x
+
+
+def captured_again(run):
+    """How often a call said that it was captured again."""
+    return sum(count for reason, count in run.stats.reasons.items() if reason.startswith("capture"))
 
 
 def stand_in(monkeypatch):
