@@ -93,15 +93,26 @@ int hiprt_kernel_lie_over(hiprt_kernel *kernel, uint32_t buffer, uint64_t source
   return 0;
 }
 
+static int refuse_address(const hiprt_kernel *kernel, uint32_t argument, uint32_t offset, const char *why) {
+  char text[256];
+  snprintf(text, sizeof text, "%s, argument %u: 8 bytes at %u %s", kernel->name, argument, offset, why);
+  return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_kernel_hold_address", text);
+}
+
 int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t offset) {
-  const char *call = "hiprt_kernel_hold_address";
-  const hiprt_argument *a = kernel->args + argument;
-  if (argument >= kernel->n_args || a->access || offset > a->size || a->size - offset < 8)
-    return hiprt_fail(HIPRT_E_ARGUMENT, call, "there are no 8 bytes of a value");
+  const hiprt_argument *a = argument < kernel->n_args ? kernel->args + argument : 0;
+  if (!a || a->access || offset > a->size || a->size - offset < 8)
+    return refuse_address(kernel, argument, offset, "are not in a value");
+  const uint32_t at = (uint32_t)sizeof(hiprt_dims) + kernel->offsets[argument] + offset;
+  for (uint32_t i = 0; i < kernel->n_addresses; i++) {
+    const uint32_t other = kernel->addresses[i];
+    if (at == other) return 0;
+    if (at < other + 8 && other < at + 8) return refuse_address(kernel, argument, offset, "are partly in another address");
+  }
   uint32_t *grown = realloc(kernel->addresses, (kernel->n_addresses + 1) * sizeof *grown);
-  if (!grown) return hiprt_fail(HIPRT_E_MEMORY, call, 0);
+  if (!grown) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_kernel_hold_address", 0);
   kernel->addresses = grown;
-  grown[kernel->n_addresses++] = (uint32_t)sizeof(hiprt_dims) + kernel->offsets[argument] + offset;
+  grown[kernel->n_addresses++] = at;
   return 0;
 }
 

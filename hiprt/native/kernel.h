@@ -25,9 +25,6 @@ typedef struct {
  * (counted without values) whose bits are set: its node may start while the one before it still runs. Called before the
  * first launch. */
 void hiprt_kernel_wait_itself(hiprt_kernel *kernel, uint64_t ahead);
-/* Declare that a value holds an address, `offset` bytes from its start, which moves with the memory it points to.
- * Nothing else in a value is ever changed. Called before the first launch. */
-int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t offset);
 /* Declare that a buffer (counted without values) may lie over those whose bits are set: each element is read before it is
  * written. Called before the first launch. */
 int hiprt_kernel_lie_over(hiprt_kernel *kernel, uint32_t buffer, uint64_t sources);

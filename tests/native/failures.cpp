@@ -2,6 +2,7 @@
 // Prints "ok".
 #include "hiprt/hiprt.hpp"
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -39,6 +40,8 @@ bool has(const hiprt::error &failure, const char *text) { return std::string(fai
 hipModule_t compile() {
   const char *source =
       "extern \"C\" __global__ void add(const int* x, int* y) { y[threadIdx.x] += x[threadIdx.x]; }\n"
+      "struct pair { int by; const int* x; };\n"
+      "extern \"C\" __global__ void put(pair from, int* y) { y[threadIdx.x] = from.x[threadIdx.x] * from.by; }\n"
       "extern \"C\" __global__ void store(unsigned* word, unsigned value) { *word = value; }\n";
   hiprtcProgram program = nullptr;
   std::size_t size = 0;
@@ -50,6 +53,11 @@ hipModule_t compile() {
   hiprtcDestroyProgram(&program);
   return module;
 }
+
+struct Pair {
+  int by;
+  const int *x;
+};
 
 hipFunction_t function_of(hipModule_t module, const char *name) {
   hipFunction_t function = nullptr;
@@ -109,6 +117,19 @@ int main() {
     stream.copy(host + 1, z + Size - 1, sizeof(int), hipMemcpyDeviceToHost);
     stream.synchronize();
     CHECK(host[0] == 2 && host[1] == 1);
+
+    // An address in a structure is that of memory that moves, once it is told of.
+    hiprt::kernel<Pair, hiprt::writes<int>> put(function_of(module, "put"), "put");
+    CHECK(has(thrown([&] { put.hold_address(0, (std::size_t{1} << 32) + offsetof(Pair, x)); }), "are not in a value"));
+    CHECK(thrown([&] { put.hold_address(1); }).status() == HIPRT_E_ARGUMENT);
+    put.hold_address(0, offsetof(Pair, x));
+    hiprt::step held("an address in a structure");
+    held(stream, [&] { put(stream, Dims, {3, x}, {y, Size}); });
+    stream.fill(z, 2, Size);
+    CHECK(held.move(stream, {{address(x), address(x + Size), address(z)}}).rung == HIPRT_PATCH);
+    stream.copy(host, y, sizeof host, hipMemcpyDeviceToHost);
+    stream.synchronize();
+    CHECK(host[0] == 6 && host[1] == 6);
 
     // What was launched last is told, and right.
     CHECK(step.explain() == "patch: arrays moved, 1 nodes" && !step.verify(stream).differs);

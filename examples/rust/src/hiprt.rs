@@ -148,6 +148,7 @@ extern "C" {
         args: *const hiprt_argument,
         out_kernel: *mut *mut hiprt_kernel,
     ) -> c_int;
+    pub fn hiprt_kernel_hold_address(kernel: *mut hiprt_kernel, argument: u32, offset: u32) -> c_int;
     pub fn hiprt_kernel_retain(kernel: *mut hiprt_kernel);
     pub fn hiprt_kernel_release(kernel: *mut hiprt_kernel);
     pub fn hiprt_launch_kernel(

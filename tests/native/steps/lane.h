@@ -15,6 +15,8 @@ enum { SIZE = 256 };
 static const char source[] =
     "extern \"C\" __global__ void scale(const int* x, int* y, int by) { y[threadIdx.x] = x[threadIdx.x] * by; }\n"
     "extern \"C\" __global__ void add(const int* x, int* y) { y[threadIdx.x] += x[threadIdx.x]; }\n"
+    "struct line { int by; const int* x; int plus; };\n"
+    "extern \"C\" __global__ void put(line from, int* y) { y[threadIdx.x] = from.x[threadIdx.x] * from.by + from.plus; }\n"
     "extern \"C\" __global__ void canary(unsigned* word, unsigned value) { *word = value; }\n";
 
 #define CHECK(fine)                                                                                                    \

@@ -1,4 +1,6 @@
 /* Moves of the memory that a step uses. */
+#include <stddef.h>
+
 #include "lane.h"
 
 /* Three buffers and a chain over them: y = x * 3, z = 0, z += y. */
@@ -145,6 +147,56 @@ static void impossible_moves(const lane *l) {
   hiprt_step_release(step);
 }
 
+/* What the kernel `put` takes by value. */
+typedef struct {
+  int by;
+  const int *x;
+  int plus;
+} line;
+
+static hiprt_kernel *declare_put(int holds) {
+  hiprt_kernel *put = declare("put", 2, (hiprt_argument[]){{sizeof(line), 8, HIPRT_BY_VALUE}, {8, 8, HIPRT_WRITE}});
+  for (int i = 0; i < holds; i++) CHECK(!hiprt_kernel_hold_address(put, 0, offsetof(line, x)));
+  return put;
+}
+
+/* Whether y[i] = by * (first + i) + plus. */
+static void expect_line(const lane *l, const int *y, int by, int first, int plus) {
+  int found[SIZE];
+  CHECK(!hiprt_stream_synchronize(l->stream) && !hipMemcpy(found, y, sizeof found, hipMemcpyDeviceToHost));
+  for (int i = 0; i < SIZE; i++) CHECK(found[i] == by * (first + i) + plus);
+}
+
+/* An address in a structure follows its memory where it is told of, once or twice, and stays where it is not. */
+static void moves_of_addresses_in_values(const lane *l) {
+  static int host[2 * SIZE + 1];
+  int *x;
+  for (int i = 0; i <= 2 * SIZE; i++) host[i] = i;
+  CHECK(!hipMalloc((void **)&x, sizeof host) && !hipMemcpy(x, host, sizeof host, hipMemcpyHostToDevice));
+  const uint32_t sets[] = {HIPRT_RUNGS & ~(1u << HIPRT_UPDATE), 1u << HIPRT_REPLAY | 1u << HIPRT_INSTANTIATE, 1u << HIPRT_EAGER};
+  for (int k = 0; k < 9; k++) {
+    const int holds = k % 3; /* how often it is told of */
+    const line from = {2, x + 1, 5};
+    hiprt_kernel *put = declare_put(holds);
+    hiprt_step *step = make_step(sets[k / 3], 0);
+    hiprt_outcome outcome;
+    CHECK(!hiprt_step_begin(step, l->stream));
+    CHECK(!hiprt_launch_kernel(l->stream, put, &dims, (void *[]){(void *)&from, (void *)&l->y}, extents));
+    CHECK(!hiprt_step_end(step, 0, 0));
+    expect_line(l, l->y, 2, 1, 5);
+    /* The halves change places: what is changed twice comes back. */
+    const hiprt_move turn[] = {moved(x, x + SIZE), moved(x + SIZE, x)};
+    for (int i = 1; i <= 2; i++) {
+      CHECK(!hiprt_step_move(step, l->stream, 2, turn, &outcome, 0));
+      CHECK(outcome.rung != HIPRT_PATCH || outcome.changed == 1);
+      expect_line(l, l->y, 2, holds && i == 1 ? 1 + SIZE : 1, 5);
+    }
+    hiprt_step_release(step);
+    hiprt_kernel_release(put);
+  }
+  CHECK(!hipFree(x));
+}
+
 /* Memory that the step does not use, other memory each time, is forgotten: to look through all of it would take ten minutes. */
 static void moves_of_nothing(const lane *l) {
   enum { MOVES = 100, CALLS = 10000 };
@@ -166,6 +218,7 @@ int main(void) {
   moves(&l);
   moves_over_moves(&l);
   impossible_moves(&l);
+  moves_of_addresses_in_values(&l);
   moves_of_nothing(&l);
   finish(&l);
   puts("ok");

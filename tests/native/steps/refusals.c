@@ -97,6 +97,21 @@ static void kernels_of_too_many_bytes(void) {
   hiprt_kernel_release(kernel);
 }
 
+/* Addresses where a kernel has no value of 8 bytes, or that lie over each other. */
+static void addresses_that_are_none(void) {
+  const hiprt_argument two[] = {{16, 8, HIPRT_BY_VALUE}, {8, 8, HIPRT_READ}, {4, 4, HIPRT_BY_VALUE}};
+  const uint32_t wrong[][2] = {{0, 9}, {0, 16}, {0, UINT32_MAX}, {1, 0}, {2, 0}, {3, 0}, {UINT32_MAX, 0}};
+  hiprt_kernel *kernel;
+  CHECK(!hiprt_kernel_create(1, "held", 3, two, &kernel) && !hiprt_kernel_hold_address(kernel, 0, 4));
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    CHECK(hiprt_kernel_hold_address(kernel, wrong[i][0], wrong[i][1]) == HIPRT_E_ARGUMENT);
+    CHECK(strstr(hiprt_failure_detail(), "are not in a value") && strstr(hiprt_failure_detail(), "held, argument"));
+  }
+  for (uint32_t at = 0; at <= 8; at++) CHECK(!hiprt_kernel_hold_address(kernel, 0, at) == (at == 4));
+  CHECK(strstr(hiprt_failure_detail(), "8 bytes at 8 are partly in another address"));
+  hiprt_kernel_release(kernel);
+}
+
 int main(void) {
   lane l;
   CHECK(hiprt_version() == HIPRT_VERSION && !hiprt_step_create("early", 0));
@@ -106,6 +121,7 @@ int main(void) {
   refused_launches(&l);
   memory_past_the_end(&l);
   kernels_of_too_many_bytes();
+  addresses_that_are_none();
   finish(&l);
   puts("ok");
   return 0;

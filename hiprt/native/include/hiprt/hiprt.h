@@ -117,6 +117,12 @@ typedef struct {
  * Ownership: the function's module stays the caller's. Threads: any. Errors: HIPRT_E_ARGUMENT, HIPRT_E_MEMORY. */
 int hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args,
                         hiprt_kernel **out_kernel);
+/* Say that a value has an address in it, 8 bytes at `offset` bytes from its start: a member of a structure, or all of a number.
+ * Where hiprt_step_move moves the memory that it points to, it follows; nothing else in a value is ever changed. It makes no
+ * edge: where other nodes write that memory, a buffer or hiprt_barrier has to.
+ * Ownership: unchanged. Threads: before the first launch. Errors: HIPRT_E_ARGUMENT where no value has 8 bytes there, or a part
+ * of them is in another address; HIPRT_E_MEMORY. */
+int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t offset);
 /* Take one more reference to a kernel, or give one up; recordings and executable graphs hold some.
  * Ownership: counted. Threads: any. Errors: none. */
 void hiprt_kernel_retain(hiprt_kernel *kernel);
@@ -305,7 +311,8 @@ typedef struct {
   uint64_t start, end, to;
 } hiprt_move;
 
-/* Launch again what the step launched last, with buffers at other addresses: every buffer that begins in memory that moves.
+/* Launch again what the step launched last, with buffers at other addresses: every buffer that begins in memory that moves, and
+ * every address in it that hiprt_kernel_hold_address has told of.
  * It costs nothing for nodes that use none of it. The moves are ascending and disjoint; memory may take the place of other
  * memory that moves. The edges stay, so that no memory that moves may come to lie where the step has another buffer, whether
  * the step uses that memory or not. It waits for the last launch of the executable graph, which is then patched; where the
@@ -383,8 +390,9 @@ int hiprt_arena_create(hiprt_pool *pool, hiprt_arena **out_arena);
  * Ownership: ends. Threads: any, when no other uses the arena. Errors: none. */
 void hiprt_arena_release(hiprt_arena *arena);
 /* Ask for memory of an intermediate of the step that is being recorded. *out_address stands for it until hiprt_step_settle:
- * only launches, copies and fills that are recorded may be given it, or an address in it, as a buffer. is_kept: the engine reads
- * it after the step. What was asked for a recording that was cancelled before it was settled is settled with the next one.
+ * only launches, copies and fills that are recorded may be given it, or an address in it, as a buffer, or in a value where
+ * hiprt_kernel_hold_address tells of it. is_kept: the engine reads it after the step. What was asked for a recording that was
+ * cancelled before it was settled is settled with the next one.
  * Ownership: the arena's. Threads: one at a time. Errors: HIPRT_E_MEMORY; HIPRT_E_LIMIT where no addresses are left. */
 int hiprt_arena_request(hiprt_arena *arena, uint64_t nbytes, int is_kept, uint64_t *out_address);
 /* Give all that was asked of the arena memory, and what is recorded the addresses of that, before hiprt_step_end; once a

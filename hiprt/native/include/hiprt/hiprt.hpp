@@ -4,6 +4,7 @@
 #ifndef HIPRT_HIPRT_HPP
 #define HIPRT_HIPRT_HPP
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -215,6 +216,10 @@ class kernel {
     hiprt_kernel *made;
     check(hiprt_kernel_create(reinterpret_cast<std::uintptr_t>(function), name, sizeof...(Arguments), forms.data(), &made));
     held_.reset(made);
+  }
+  // An argument that is passed by value has an address in it, at the offset of a member; before the first launch.
+  void hold_address(std::uint32_t argument, std::size_t offset = 0) {
+    check(hiprt_kernel_hold_address(get(), argument, static_cast<std::uint32_t>(std::min<std::size_t>(offset, UINT32_MAX))));
   }
   // Launch it, or record it where this thread records on the stream.
   void operator()(const stream &on, const hiprt_dims &dims, Arguments... arguments) const {
