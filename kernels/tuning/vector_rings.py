@@ -148,11 +148,11 @@ def needed_bytes(product: Product, split: int, teams: int, depth: int, per: int,
     slots = max(2, 1024 // (product.bits * product.group))
     here = product.steps if sharers == 1 else -(-product.steps // split) * split // sharers  # steps of a threadgroup
     return (
-        product.batch * (here * step + 64)
+        -(-product.batch * (here * step + 64) // 128) * 128
         + teams * split // sharers * depth * STAGE
         + scale_bytes(product, split, teams, per, sharers)
         + here * slots * (8 if product.batch > 4 else product.batch) * 8
-        + 2 * 2 * teams * per * 8 * split * -(-product.batch // sharers) * 4
+        + 2 * 2 * teams * per * (split * -(-product.batch // sharers) * 8 + 4) * 4
         + product.batch * product.steps * 4
     )
 

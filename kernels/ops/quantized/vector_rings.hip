@@ -29,6 +29,7 @@ constexpr uint HELD = STEP / 8, PLANE = HELD / 2;                // pieces of x 
 constexpr uint VECTOR = STEPS_HERE * HELD + 4;                   // apart in the banks
 constexpr uint LINE = WIDE ? 8 : VECTORS;                        // sums of a slot
 constexpr uint OWNED = (VECTORS + SHARERS - 1) / SHARERS;        // vectors whose results a sharer has: each SHARERSth
+constexpr uint TILE_SUMS = SPLIT * OWNED * 8 + 4;                // of simdgroups that share rows, vectors and rows; apart in the banks
 // Sharers bring the scales of their own steps only: of each row OWN runs of RUN pieces, which may begin before the first of
 // the scales, since pieces are aligned. Behind rows of a multiple of four pieces there is another, so that lanes find those
 // of eight rows in different banks; what bulk copies bring lies as in memory.
@@ -52,8 +53,9 @@ constexpr uint TRIPS = (TASKS + MEMBERS - 1) / MEMBERS, MOST_ASKED = (MEMBERS > 
 constexpr uint ASKED = TRIPS < MOST_ASKED ? TRIPS : MOST_ASKED;
 typedef pack<uint, 4> piece;
 typedef pack<float, 2> unit;
-extern __shared__ piece held[];
-threadgroup piece* const stages = held + VECTORS * VECTOR;
+// A row of a stage is a whole line of threadgroup memory: copies that are not take twice as long to write.
+alignas(128) extern __shared__ piece held[];
+threadgroup piece* const stages = held + (VECTORS * VECTOR + 7) / 8 * 8;
 threadgroup piece* const copied = stages + TEAMS * HERE * DEPTH * STAGE;
 #if HIPRT_TARGET_NVIDIA
 constexpr uint COPIED = 4 * SCALE_PIECES;
@@ -62,7 +64,8 @@ constexpr uint COPIED = 0;
 #endif
 threadgroup unit* const sums = (threadgroup unit*)(copied + COPIED);  // of x by scale, and what its numbers count
 threadgroup float* const partial = (threadgroup float*)(sums + STEPS_HERE * SLOTS * LINE);
-threadgroup float* const squares = partial + 2 * ROUND * SPLIT * OWNED * 8;  // of each vector, by steps
+threadgroup float* const squares = partial + 2 * ROUND * TILE_SUMS;  // of each vector, by steps
+threadgroup float factors[NORMED ? VECTORS : 1];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 constexpr bool IS_BOTH = SHARERS > 1 && PARTNERS > 1;
 constexpr uint IN_CLUSTER = SHARERS * PARTNERS;
@@ -315,6 +318,18 @@ const threadgroup piece* const column =
 const uint first_plane = WIDE ? 0u : g % 2;
 const threadgroup unit* const sums_from = sums + within * (SLOTS * LINE) + (WIDE ? 2 * t : min(t, uint(VECTORS - 1)));
 const uint fragment_row = lane % 16, fragment = fragment_row * 8 + (lane / 16 ^ fragment_row % 8);
+// Even vectors come before odd ones, so that lanes write to different banks.
+const auto place_of_vector = [](uint v) {
+  return SHARERS == 1 ? v % EACH_LANE * ((OWNED + EACH_LANE - 1) / EACH_LANE) + v / EACH_LANE : v / SHARERS;
+};
+// A simdgroup finds what results are multiplied by, but for sharers: they have all squares behind the first round only.
+constexpr bool HAS_FACTORS = NORMED && SHARERS == 1;
+const auto factor_of = [&](uint v) {
+  float squared = 0.0f;
+  for (uint s = 0; s < STEPS; s++) squared += squares[v * STEPS + s];
+  return rsqrt(squared / float(WIDTH) + eps);
+};
+if (HAS_FACTORS && member == MEMBERS - 1 && lane < uint(VECTORS)) factors[lane] = factor_of(lane);
 uint round = 0, stage = 0;
 // Where sums are read across a cluster, all of it have as many rounds, of which the last may have no tiles for some.
 const uint last_tile = IS_BOTH && more > 0 ? first_tile + each + 1 : end_tile;
@@ -440,8 +455,8 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
         const uint v = EACH_LANE * t + e;
         if (v < uint(VECTORS) && tile + i < stop) {
           const float total = SLOTS == 4 ? (all[0] + all[1]) + (all[SLOTS - 2] + all[SLOTS - 1]) : all[0] + all[1];
-          const uint of = (turn * ROUND + tile + i - base) * SPLIT + split;
-          threadgroup float* const to = partial + (of * OWNED + v / SHARERS) * 8 + g;
+          const uint at = (turn * ROUND + tile + i - base) * TILE_SUMS + (split * OWNED + place_of_vector(v)) * 8 + g;
+          threadgroup float* const to = partial + at;
           if (v % SHARERS == sharer) {
             *to = total;
           } else {
@@ -466,15 +481,14 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
     const uint v = i / outputs * SHARERS + sharer, output = i % outputs, column = base * OUTPUTS + output;
     const size_t to = size_t(v) * columns + column;
     const threadgroup float* const from =
-        partial + ((turn * ROUND + output / OUTPUTS) * (SPLIT * OWNED) + v / SHARERS) * 8 + output % OUTPUTS;
-    float value = 0.0f, other = 0.0f, squared = 0.0f;
+        partial + (turn * ROUND + output / OUTPUTS) * TILE_SUMS + place_of_vector(v) * 8 + output % OUTPUTS;
+    float value = 0.0f, other = 0.0f;
 #pragma unroll
     for (uint s = 0; s < SPLIT && s < STEPS; s++) {
       value += from[s * (OWNED * 8)];
       if (GATED) other += from[s * (OWNED * 8) + 4];
     }
-    for (uint s = 0; NORMED && s < STEPS; s++) squared += squares[v * STEPS + s];
-    const float factor = NORMED ? rsqrt(squared / float(WIDTH) + eps) : 1.0f;
+    const float factor = !NORMED ? 1.0f : HAS_FACTORS ? factors[v] : factor_of(v);
     value *= factor;
     if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
     out[to] = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addends[e]) : float(residual[to])) : value);
