@@ -12,7 +12,6 @@ the communicator is closed.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -400,13 +399,23 @@ class Communicator:
         """Leave; every rank does.
 
         Afterwards the communicator cannot be used, nor can steps that have recorded its collectives.
+
+        Raises
+        ------
+        RankError
+            A rank is gone or late. This one has left as by `drop`, and what collectives have left since `check` passed
+            is no result.
         """
         self.is_closed = True
-        if self.peers is not None:
-            self.peers.close()
-        if self.library is not None:
-            with suppress(RankError):
+        try:
+            if self.peers is not None:
+                self.peers.close()
+            if self.library is not None:
                 self.barrier()
+        except BaseException:
+            self.drop()
+            raise
+        if self.library is not None:
             self.library.leave("CommDestroy")
         self.rendezvous.close()
 

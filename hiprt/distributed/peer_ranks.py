@@ -108,5 +108,11 @@ class PeerRanks:
         return {**place, "turns": self.turns}
 
     def close(self) -> None:
-        """Give the memory back, once no rank uses it any more; every rank calls this."""
+        """Give the memory back, once no rank uses it any more; every rank calls this.
+
+        Raises
+        ------
+        RankError
+            A rank is gone or late. The memory is given back.
+        """
         self.memory.close()

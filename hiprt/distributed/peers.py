@@ -80,14 +80,19 @@ class Peers:
         return None
 
     def close(self) -> None:
-        """Give the memory back, once no rank uses it any more; every rank calls this."""
+        """Give the memory back, once no rank uses it any more; every rank calls this.
+
+        Raises
+        ------
+        RankError
+            A rank is gone or late. The memory is given back, as a rank that is gone uses nothing.
+        """
         call(lib.hipSetDevice(self.device.index))
         call(lib.hipDeviceSynchronize())
         try:
             self.rendezvous.all_gather(None)
-        except RankError:
-            pass  # A rank that is gone uses nothing.
-        self.free()
+        finally:
+            self.free()
 
     def free(self) -> None:
         """Let the pieces of the others go, and this rank's own."""

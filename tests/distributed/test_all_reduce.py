@@ -42,6 +42,15 @@ def test_the_others_name_a_rank_that_is_killed(victim):
     assert re.search(f"rank {victim} ended with status -9", ended.stderr)
 
 
+def test_who_leaves_behind_a_rank_that_is_killed_is_told():
+    """What it has summed up since is no result, also where it has not asked."""
+    ended = run(3, "leaves.py")
+    assert ended.returncode == 128 + 9
+    assert sorted(ended.stdout.splitlines()) == [
+        f"rank {rank}: rank 2 of 3 has ended without a word" for rank in range(2)
+    ]
+
+
 def test_one_rank_sums_with_nobody():
     x = hiprt.array(np.arange(5, dtype=np.float32))
     with Communicator(Place(0, 1, 0, "", 0)) as alone:
