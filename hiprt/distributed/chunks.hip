@@ -32,8 +32,10 @@ for (uint first = 0; first < pieces; first += step * PIECES) {
     else
       for (uint j = 0; j < MANY; j++) mine[i].values[j] = x[at(i) * MANY + j];
   }
+  // Also in this launch: behind a wait that was given up another rank may still take chunks that lie where these would go.
+  const word loss = *known;
   for (uint to = 0; to < RANKS; to++) {
-    if (to == rank) continue;
+    if (to == rank || loss) continue;
     device piece* const there = chunk_of(to, turn, rank);
 #pragma unroll
     for (uint i = 0; i < PIECES; i++) {
@@ -43,7 +45,8 @@ for (uint first = 0; first < pieces; first += step * PIECES) {
   fence();
   threadgroup_barrier(mem_flags::mem_device);
   if (lane < RANKS && lane != rank) {
-    bases[lane][chunks + (turn * RANKS + rank) * blocks + block] = word(round) << 32;
+    // Read again, since another thread may have seen a loss and have written nothing.
+    if (!*known) bases[lane][chunks + (turn * RANKS + rank) * blocks + block] = word(round) << 32;
     const volatile word* const here = bases[rank] + chunks + (turn * RANKS + lane) * blocks + block;
     wait_for(*here, here, round);
   }

@@ -11,6 +11,7 @@ uint round = rounds[block];
 for (uint first = block * threads; first < count; first += threadgroups_per_grid.x * threads) {
   const uint start = (first + lane) * EACH;
   const ulong turn = ulong(++round % 2) * RANKS * apart;
+  const word loss = *(const word*)known;  // as earlier kernels left it; it comes together with the numbers
   pack<T, EACH> numbers;
   uint mine = 0;
   for (uint to = 0; to < RANKS; to++) {
@@ -24,7 +25,7 @@ for (uint first = block * threads; first < count; first += threadgroups_per_grid
     const uint its = as_type<uint>(numbers);
     if (to == rank)
       mine = its;
-    else
+    else if (!loss)
       bases[to][turn + rank * apart + at] = word(round) << 32 | its;
   }
 #ifdef COMBINE

@@ -8,6 +8,7 @@ const volatile word* here = bases[rank] + answers + 2 * peer * apart;
 const volatile word* here = bases[rank] + messages + 2 * peer * apart;
 volatile word* there = bases[peer] + answers + 2 * rank * apart;
 #endif
+const word loss = *known;
 uint round = rounds[block];
 for (uint first = block * threads; first < count; first += threadgroups_per_grid.x * threads) {
   const uint start = (first + lane) * EACH;
@@ -20,11 +21,11 @@ for (uint first = block * threads; first < count; first += threadgroups_per_grid
   pack<T, EACH> numbers;
 #ifdef SENT
   for (uint i = 0; i < EACH; i++) numbers.values[i] = start + i < n ? x[start + i] : T(0);
-  there[place] = word(round) << 32 | as_type<uint>(numbers);
+  if (!loss) there[place] = word(round) << 32 | as_type<uint>(numbers);
 #else
   numbers = as_type<pack<T, EACH>>(uint(come));
   for (uint i = 0; i < EACH && start + i < n; i++) out[start + i] = numbers.values[i];
-  there[place] = word(round) << 32;
+  if (!loss) there[place] = word(round) << 32;
 #endif
 }
 threadgroup_barrier(mem_flags::mem_none);

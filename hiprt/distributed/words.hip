@@ -5,9 +5,10 @@
 //
 // places: where each rank's memory lies: words of collectives, [2][RANKS][blocks][PLACES], of messages, [from][2][blocks][PLACES],
 // and the answers to this rank's own, [to][2][blocks][PLACES]; words of chunks, [2][RANKS][blocks], and the chunks themselves,
-// [2][RANKS][blocks][PIECES][PLACES] of 16 bytes; and a word that is not 0 once a rank is known to be gone. gone: the host's
-// word for that. turns: only orders launches. Else one rank could wait in a message or in a collective of some of the ranks,
-// and another one in a sum.
+// [2][RANKS][blocks][PIECES][PLACES] of 16 bytes; and a word that is not 0 once a rank is known to be gone. From then on what
+// this rank has is no result, and it gives the others nothing: they may not know yet, and take it for a result. gone: the
+// host's word for that. turns: only orders launches. Else one rank could wait in a message or in a collective of some of the
+// ranks, and another one in a sum.
 typedef unsigned long long word;
 #if HIPRT_TARGET_CPU
 int let_others_run() __asm__("sched_yield");      // there may be more ranks than cores
@@ -25,9 +26,9 @@ const ulong apart = ulong(blocks) * PLACES, messages = 2 * RANKS * apart, answer
 const ulong numbers_of_chunks = chunks + 2 * RANKS * blocks;
 volatile word* bases[RANKS];
 for (uint each = 0; each < RANKS; each++) bases[each] = (volatile word*)places[each];
+volatile word* const known = bases[rank] + numbers_of_chunks + 4 * RANKS * PIECES * apart;
 // The word of a round at a place of this rank's memory; another one where a rank is gone. What that had sent before has come.
 const auto wait_for = [&](word come, const volatile word* place, uint wanted) {
-  volatile word* const known = bases[rank] + numbers_of_chunks + 4 * RANKS * PIECES * apart;
   for (uint tries = 1; uint(come >> 32) != wanted; tries++) {
     bool is_alone = tries % PATIENCE == 0 && *known;
     if (tries % HOST_PATIENCE == 0 && *(const volatile uint*)gone) {

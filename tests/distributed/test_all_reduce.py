@@ -51,6 +51,13 @@ def test_who_leaves_behind_a_rank_that_is_killed_is_told():
     ]
 
 
+def test_a_rank_that_knows_of_a_loss_gives_the_others_nothing():
+    """They may not know yet, and what it has then is no result."""
+    ended = run(2, "silent.py")
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(ended.stdout.splitlines()) == ["rank 0: right", "rank 1: right"]
+
+
 def test_one_rank_sums_with_nobody():
     x = hiprt.array(np.arange(5, dtype=np.float32))
     with Communicator(Place(0, 1, 0, "", 0)) as alone:
