@@ -189,9 +189,8 @@ template <typename T, uint EXPERTS, uint CHOSEN, bool SHARED, uint WIDTH>
 struct expert_choice {
   static constexpr uint ROWS = EXPERTS + SHARED, EACH = (ROWS + 31) / 32, TAKEN = CHOSEN - SHARED, PIECES = WIDTH / 256;
   typedef pack<uint, 4> piece;
-  uint expert;
-  float share;
-  uint keys[EACH];
+  uint expert, taken, keys[EACH];
+  float gate, sum;
   piece values[PIECES];
   ulong parts[EACH];
 
@@ -207,14 +206,15 @@ struct expert_choice {
   }
 
   HIPRT_INLINE void take_sums(float eps, uint lane) {
-    float square = 0.0f;
+    float squares[4] = {};  // of a chain each
 #pragma unroll
     for (uint i = 0; i < PIECES * 8; i++) {
       const uint both = values[i / 8].values[i / 2 % 4];
       const float value = i % 2 ? high_of<T>(both) : low_of<T>(both);
-      square = mad(value, value, square);
+      squares[i % 4] = mad(value, value, squares[i % 4]);
     }
-    const float factor = rsqrt(simd_sum(square) / float(WIDTH) + eps);
+    const float square = simd_sum((squares[0] + squares[1]) + (squares[2] + squares[3]));
+    const float factor = rsqrt(square / float(WIDTH) + eps);
 #pragma unroll
     for (uint e = 0; e < EACH; e++) keys[e] = word_of_logit<T>(float(long(parts[e])) * LOGIT_UNIT * factor, e * 32 + lane);
   }
@@ -233,10 +233,10 @@ struct expert_choice {
     simdgroup_barrier(mem_flags::mem_none);
   }
 
+  // The lane's expert, for which the weights are asked first.
   HIPRT_INLINE void choose(uint lane, bool is_normalised) {
-    float gate = 0.0f;
-    if (SHARED) gate = logit_of_word<T>(simd_broadcast(keys[EXPERTS / 32], EXPERTS % 32));
-    float sum = 0.0f;
+    taken = 0, sum = 0.0f;
+    gate = SHARED ? logit_of_word<T>(simd_broadcast(keys[EXPERTS / 32], EXPERTS % 32)) : 0.0f;
     if (!is_normalised) {
       uint mine = 0;
       for (uint e = 0; e < EACH; e++) mine = e * 32 + lane < EXPERTS ? max(mine, keys[e]) : mine;
@@ -245,7 +245,6 @@ struct expert_choice {
       sum = simd_sum(sum);
     }
     for (uint e = 0; e < EACH; e++) keys[e] = e * 32 + lane < EXPERTS ? keys[e] : 0u;
-    uint taken = 0;
 #pragma unroll 1
     for (uint r = 0; r < TAKEN; r++) {
       uint mine = 0;
@@ -256,12 +255,16 @@ struct expert_choice {
       for (uint e = 0; e < EACH; e++) keys[e] = keys[e] == top ? 0u : keys[e];
       taken = lane == r ? top : taken;
     }
+    expert = lane < TAKEN ? row_of_word(taken) : EXPERTS;
+  }
+
+  // The share of the lane's expert.
+  HIPRT_INLINE float share(uint lane, bool is_normalised) {
     const float top = logit_of_word<T>(simd_broadcast(taken, 0)), power = lane < TAKEN ? exp(logit_of_word<T>(taken) - top) : 0.0f;
     if (is_normalised) {
       for (uint r = 0; r < TAKEN; r++) sum += simd_shuffle(power, r);
     }
-    expert = lane < TAKEN ? row_of_word(taken) : EXPERTS;
-    share = lane < TAKEN ? power / sum : 1.0f / (1.0f + exp(-gate));
+    return lane < TAKEN ? power / sum : 1.0f / (1.0f + exp(-gate));
   }
 };
 

@@ -87,11 +87,13 @@ const uint word_at = kept(split * (OWN * HELD) * 4 + (pair / 2 * BLOCK + word / 
 begin_next();
 constexpr uint SHARE = (OWN + TEAMS - 1) / TEAMS;  // steps of x that a simdgroup brings, RUNS of them at once
 constexpr uint RUNS = SHARE < 4 ? SHARE : 4;
+// The simdgroup that chooses experts comes last among those of its part, and so brings no step where others can.
+const uint bringer = IS_ROUTED ? (team + TEAMS - 1) % TEAMS : team;
 piece values[RUNS], weights[RUNS];
 const auto fetch_parts = [&](piece* to, const device T* from, uint base) {
 #pragma unroll
   for (uint r = 0; r < RUNS; r++) {
-    const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
+    const uint own = (base + r) * TEAMS + bringer, step = own * SPLIT + split;
     to[r] = {{0, 0, 0, 0}};
     if (lane < PACKS && own < OWN && step < STEPS) to[r] = load_now((const device piece*)(from + step * STEP + lane * 8));
   }
@@ -204,7 +206,27 @@ if (IS_APART) {
   bring(1);
 }
 #endif
+#if ROUTED
+// One simdgroup chooses while the others prepare x. Another one has gone through the same instructions with zeros before the
+// inputs are there: those that a processor does not have in its nearest cache take 1.4 cycles more each.
+expert_choice<T, EXPERTS, CHOSEN, SHARED, WIDTH> choice = {};
+#pragma unroll 1
+for (uint turn = HIPRT_TARGET_NVIDIA ? 0 : 1; turn < 2; turn++) {
+  const bool is_real = turn == 1;
+  if (is_real) wait_for_inputs();
+  if (member != (is_real ? 0 : MEMBERS - 1)) continue;
+  if (is_real && ROUTERS > 0) choice.wait_for_words(arrivals + FIRST_LOGIT + group % LOGIT_COPIES * ROWS, lane);
+  if (is_real && ROUTERS == 0) choice.ask(own_x, (const device ulong*)(arrivals + FIRST_LOGIT), lane);
+  if (ROUTERS == 0) choice.take_sums(eps, lane);
+  choice.choose(lane, is_normalised != 0);
+  if (is_real && lane < uint(CHOSEN)) {
+    first_rows[lane] = choice.expert * (PARTS * columns);
+    factors[lane] = 1.0f;
+  }
+}
+#else
 if (!IS_CHOSEN || GUESSES) wait_for_inputs();
+#endif
 
 if (IS_CHOSEN) fetch_parts(values, own_x, 0);
 if (GUESSES) {
@@ -237,15 +259,11 @@ float square[RUNS];  // of the lane's numbers, by step
 const auto leave_squares = [&](uint base) {
 #pragma unroll
   for (uint r = 0; NORMED && r < RUNS; r++) {
-    const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
+    const uint own = (base + r) * TEAMS + bringer, step = own * SPLIT + split;
     const float all = simd_sum(square[r]);
     if (lane == 0 && own < OWN && step < STEPS) squares[step] = all;
   }
 };
-#if ROUTED
-expert_choice<T, EXPERTS, CHOSEN, SHARED, WIDTH> choice;
-if (ROUTERS == 0 && member == 0) choice.ask(own_x, (const device ulong*)(arrivals + FIRST_LOGIT), lane);
-#endif
 #pragma unroll 1
 for (uint base = 0; base < SHARE; base += RUNS) {
   if (CHOICE == ONE || IS_ROUTED || base > 0) fetch_parts(values, own_x, base);
@@ -256,10 +274,11 @@ for (uint base = 0; base < SHARE; base += RUNS) {
   }
 #pragma unroll
   for (uint r = 0; r < RUNS; r++) {
-    const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
+    const uint own = (base + r) * TEAMS + bringer, step = own * SPLIT + split;
+    square[r] = 0.0f;
+    if (IS_ROUTED && own >= OWN) continue;
     const float factor = CHOICE == SUMMED && own < OWN && step < STEPS ? factors[step / STEPS_EACH] : 1.0f;
     float v[8], sum = 0.0f;
-    square[r] = 0.0f;
     for (int i = 0; i < 8; i++) {
       const uint both = values[r].values[i / 2], weigh = NORMED ? weights[r].values[i / 2] : 0u;
       v[i] = i % 2 ? high_of<T>(both) : low_of<T>(both);
@@ -291,24 +310,6 @@ for (uint base = 0; base < SHARE; base += RUNS) {
   if (SHARE > RUNS) leave_squares(base);
 }
 #if ROUTED
-uint taken_before = 0;
-if (member == 0) {
-  if (ROUTERS > 0) {
-    choice.wait_for_words(arrivals + FIRST_LOGIT + group % LOGIT_COPIES * ROWS, lane);
-  } else {
-    choice.take_sums(eps, lane);
-  }
-  choice.choose(lane, is_normalised != 0);
-  if (lane == 0) taken_before = atomic_fetch_add_explicit((device atomic_uint*)arrivals, 1u, memory_order_relaxed);
-  if (lane < uint(CHOSEN)) {
-    first_rows[lane] = choice.expert * (PARTS * columns);
-    factors[lane] = 1.0f;
-    if (group == 0) {
-      places[lane] = int(choice.expert);
-      portions[lane] = T(choice.share);
-    }
-  }
-}
 threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
 if (member == 0) {
@@ -318,6 +319,17 @@ if (member == 0) {
 #endif
 #pragma unroll
 for (uint d = 0; d < uint(DEPTH); d++) fetch_first(d);
+uint taken_before = 0;
+if (member == 0) {
+  if (lane == 0) taken_before = atomic_fetch_add_explicit((device atomic_uint*)arrivals, 1u, memory_order_relaxed);
+  if (group == 0) {
+    const float share = choice.share(lane, is_normalised != 0);
+    if (lane < uint(CHOSEN)) {
+      places[lane] = int(choice.expert);
+      portions[lane] = T(share);
+    }
+  }
+}
 #endif
 if (TEAMS > 1 && !IS_ROUTED) {
   threadgroup_barrier(mem_flags::mem_threadgroup);
