@@ -13,7 +13,10 @@ import hiprt
 from hiprt import kernels
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.record.recording import Recording
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.ops.quantized.product import rows_alike
+from hiprt.kernels.ops.quantized.qmv_kernels import VECTOR_RING
 from hiprt.kernels.ops.quantized.qmv_ways import chosen
 from hiprt.kernels.tuning import target as target_module
 from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of, rings, shared_bytes
@@ -260,6 +263,57 @@ def test_measured_rings_fit():
         assert vector_ring_configuration(product, ring)
         assert ring.alone == table.rings[rows, width]
         assert chosen(H200, half, product._replace(bits=8)) != ring
+
+
+# The kernel of several vectors up to where its threadgroup memory is laid out.
+LAYOUT = Kernel(
+    "vector_ring_layout",
+    outputs={"out": "int"},
+    template=VECTOR_RING.template,
+    headers=VECTOR_RING.headers,
+    threads=VECTOR_RING.threads,
+    cluster=VECTOR_RING.cluster,
+    shared=VECTOR_RING.shared,
+    source=VECTOR_RING.source.split("const uint lane = ")[0]
+    + """
+if (thread_index_in_threadgroup == 0) {
+  out[0] = int((threadgroup uchar*)(squares + VECTORS * STEPS) - (threadgroup uchar*)held);
+  out[1] = int((threadgroup uchar*)stages - (threadgroup uchar*)held);
+#if HIPRT_TARGET_NVIDIA
+  out[1] = int(in_shared(stages));
+#endif
+}
+""",
+)
+
+
+@pytest.mark.parametrize("batch", [2, 3, 5, 8])
+@pytest.mark.parametrize(("group", "bits", "gated"), [(64, 4, True), (128, 4, False), (32, 8, False)])
+@pytest.mark.parametrize(
+    "ring",
+    [
+        VectorRing(Ring(1, 2, 2, 2, 1, 4), 3, 2, 1, 2, 0, 4),
+        VectorRing(Ring(1, 1, 2, 2, 1, 4), 1, 1, 3, 0, 2, 4),
+        VectorRing(Ring(2, 4, 1, 1, 1, 4), 2, 1, 2, 1, 1, 6, 2),
+    ],
+)
+def test_threadgroup_memory_is_what_is_asked_for(ring, group, bits, gated, batch):
+    """Codes lie on whole lines of it, of 128 bytes."""
+    stream = hiprt.current_stream()
+    here = target_of(stream)
+    if "bulk_copies" not in here.features:
+        ring = ring._replace(sharers=1)
+    product = Product(136, 4 * 1024 // bits, batch, group, bits, gated)
+    template = vector_ring_configuration(product, ring).template
+    kinds = {"T": hiprt.bfloat16, "S": hiprt.bfloat16, "GROUP": group, "BITS": bits, "WIDTH": product.width}
+    template = {**kinds, **template, "NORMED": True, "ADDED": False, "GATED": gated}
+    out = hiprt.zeros(2, np.int32)
+    threads = LAYOUT.threads_of(LAYOUT.values_of(template)), 1, 1
+    Launch(LAYOUT, (ring.sharers, 1, 1), threads, template)(stream, out=out)
+    used, stages = out.numpy().tolist()
+    assert used <= vector_ring_bytes(template, here)
+    assert used == vector_ring_bytes(template, here) or "bulk_copies" in here.features
+    assert stages % 128 == 0
 
 
 def test_vector_rings_are_refused_where_they_do_not_fit():
