@@ -12,8 +12,8 @@
 // other for one x (GATHERED), or their widths beside each other, for as many stretches of x with a share each (SUMMED). An
 // up lies `between` rows behind its gate.
 //
-// With ROUTED the first ROUTERS threadgroups compute the logits of a router, and each of the others chooses by them
-// (experts/router.h) when x is prepared. Without such threadgroups the kernel before has left them: that kernel is one with
+// With ROUTED the first ROUTERS threadgroups compute the logits of a router, and in each of the others a simdgroup chooses by
+// them (experts/router.h) while its neighbours prepare x. Without such threadgroups the kernel before has left them: that kernel is one with
 // LEAVES_LOGITS, a plain matrix of WHOLE rows.
 //
 // With LEAVES_PLACE the place of the largest result is found too: each threadgroup leaves that of its own rows in a word, and

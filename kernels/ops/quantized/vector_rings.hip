@@ -53,7 +53,7 @@ constexpr uint TRIPS = (TASKS + MEMBERS - 1) / MEMBERS, MOST_ASKED = (MEMBERS > 
 constexpr uint ASKED = TRIPS < MOST_ASKED ? TRIPS : MOST_ASKED;
 typedef pack<uint, 4> piece;
 typedef pack<float, 2> unit;
-// A row of a stage is a whole line of threadgroup memory: copies that are not take twice as long to write.
+// A row of a stage is a whole line of threadgroup memory: with rows that lie on two lines each a step takes 1 to 5 % longer.
 alignas(128) extern __shared__ piece held[];
 threadgroup piece* const stages = held + (VECTORS * VECTOR + 7) / 8 * 8;
 threadgroup piece* const copied = stages + TEAMS * HERE * DEPTH * STAGE;
@@ -65,7 +65,8 @@ constexpr uint COPIED = 0;
 threadgroup unit* const sums = (threadgroup unit*)(copied + COPIED);  // of x by scale, and what its numbers count
 threadgroup float* const partial = (threadgroup float*)(sums + STEPS_HERE * SLOTS * LINE);
 threadgroup float* const squares = partial + 2 * ROUND * TILE_SUMS;  // of each vector, by steps
-threadgroup float factors[NORMED ? VECTORS : 1];
+constexpr bool HAS_FACTORS = NORMED && SHARERS == 1;
+threadgroup float factors[HAS_FACTORS ? VECTORS : 1];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 constexpr bool IS_BOTH = SHARERS > 1 && PARTNERS > 1;
 constexpr uint IN_CLUSTER = SHARERS * PARTNERS;
@@ -323,7 +324,6 @@ const auto place_of_vector = [](uint v) {
   return SHARERS == 1 ? v % EACH_LANE * ((OWNED + EACH_LANE - 1) / EACH_LANE) + v / EACH_LANE : v / SHARERS;
 };
 // A simdgroup finds what results are multiplied by, but for sharers: they have all squares behind the first round only.
-constexpr bool HAS_FACTORS = NORMED && SHARERS == 1;
 const auto factor_of = [&](uint v) {
   float squared = 0.0f;
   for (uint s = 0; s < STEPS; s++) squared += squares[v * STEPS + s];
