@@ -50,16 +50,19 @@ def test_integer_instructions(half, group, bits, ring, steps):
 
 
 @pytest.mark.parametrize(("is_made", "edges"), [(False, 2), (True, 0)])
-def test_the_norm_is_read_before_the_inputs_are_there(is_made, edges):
+@pytest.mark.parametrize(
+    ("batch", "ring"), [(1, Ring(1, 1, 1, 1, 1, 4)), (3, VectorRing(Ring(1, 1, 1, 1, 1, 4), 1, 1, 1, 1, 0, 4))]
+)
+def test_the_norm_is_read_before_the_inputs_are_there(batch, ring, is_made, edges):
     """A product starts early behind another one, with a norm or without, but not behind what makes its norm."""
-    x, stored, options = operands(1, 256, 256, hiprt.bfloat16, 64, 4, norm=True)
+    x, stored, options = operands(batch, 256, 256, hiprt.bfloat16, 64, 4, norm=True)
     x, norm, matrix = hiprt.array(x), hiprt.array(options["norm"]), [hiprt.array(part) for part in stored]
     recording, stream = Recording(edges="data"), hiprt.current_stream()
     with force_generic(), recording.record(stream):
         weights = kernels.add(norm, norm) if is_made else norm
-        made = kernels.qmv(x, *matrix, norm=weights, tiling=Ring(1, 1, 1, 1, 1, 4))
+        made = kernels.qmv(x, *matrix, norm=weights, tiling=ring)
         for more in () if is_made else ({"norm": norm}, {}):
-            made = kernels.qmv(made, *matrix, **more, tiling=Ring(1, 1, 1, 1, 1, 4))
+            made = kernels.qmv(made, *matrix, **more, tiling=ring)
     assert Exec(recording, stream.device.index, overlap=True).overlaps == edges
 
 

@@ -208,7 +208,7 @@ VECTOR_RING = Kernel(
     headers=(PLANES,),
     threads=lambda template: 32 * (template["TEAMS"] * template["SPLIT"] // template["SHARERS"] + template["HELPERS"]),
     cluster=lambda template: int(template["SHARERS"] * template["PARTNERS"]),
-    ahead=("weight", "scales", "biases"),
+    ahead=("weight", "scales", "biases", "norm"),
     shared=vector_ring_bytes,
     source=(OPS / "quantized/vector_rings.hip").read_text(),
 )
