@@ -20,6 +20,7 @@ from hiprt.kernels.ops.quantized import product_argmax
 from hiprt.kernels.tuning import target as targets
 from hiprt.kernels.tuning.rings import Ring
 from hiprt.kernels.tuning.target import force_generic, make_target
+from hiprt.kernels.tuning.vector_rings import VectorRing
 from hiprt.objects import Planned
 from hiprt.provider import NVIDIA, ROCM
 
@@ -103,28 +104,37 @@ def test_a_dense_layer_on_amd(arch, units, wave, form, stream, as_on_gpus, monke
     assert not any(kernel.is_varied for kernel in found)
 
 
-@pytest.mark.parametrize(("batch", "fused"), [(1, True), (2, True), (1, False)])
+@pytest.mark.parametrize(("batch", "fused"), [(1, True), (2, True), (3, True), (1, False)])
 def test_a_step_takes_the_likeliest_tokens(batch, fused, stream, monkeypatch, as_on_gpus):
     """They are those of `argmax`, which is no kernel of its own where the head's product finds the token."""
-    monkeypatch.setattr(product_argmax, "chosen", lambda *_: Ring(2, 1, 1, 1, 0, 16))
+    ring = Ring(2, 1, 1, 1, 0, 16)
+    rings = {1: ring, 3: VectorRing(ring, 2, 1, 1, 0, 1, 16)}
+    monkeypatch.setattr(product_argmax, "chosen", lambda target, dtype, product, is_normed: rings.get(product.batch))
     monkeypatch.setattr(product_argmax, "launch_of", Planned(product_argmax.launch_of.function))
     sizes = {"hidden_size": 256, "vocab_size": 272}
     monkeypatch.setitem(PRESETS, "qwen3-mini", {**MINIS["qwen3-mini"], **sizes})
     model = preset("qwen3-mini", fused=fused)
     tokens, position = hiprt.array(np.arange(5, 5 + batch, dtype=np.int32)), hiprt.zeros(batch, np.int32)
-    made = len(product_argmax.PLACED.functions)
-    logits = model.decode(tokens, position, model.state(batch, 32), tokens)
+    found = []
+    before = objects.Launch.watch(lambda launch, given: found.append(launch.kernel.name))
+    try:
+        logits = model.decode(tokens, position, model.state(batch, 32), tokens)
+    finally:
+        objects.Launch.watch(before)
     assert tokens.numpy().tolist() == logits.numpy().astype(np.float64).argmax(axis=-1).tolist()
-    assert (len(product_argmax.PLACED.functions) > made) == (fused and batch == 1)
+    places = {1: "qmv_argmax", 3: "qmv_vector_rings_argmax"} if fused else {}
+    assert [name for name in found if "argmax" in name] == [places.get(batch, "argmax")]
 
 
-def test_the_head_on_an_h200(stream, as_on_gpus, monkeypatch):
-    """It is one node, which finds the likeliest token too."""
+@pytest.mark.parametrize("batch", [1, 2, 5, 8])
+def test_the_head_on_an_h200(batch, stream, as_on_gpus, monkeypatch):
+    """It is one node, which finds the likeliest tokens too; they would be two more."""
     on = replace(make_target("sm_90", 132, 32, NVIDIA), is_generic=True)
     monkeypatch.setitem(targets.targets, stream.device.index, on)
-    model, likeliest = hollow("qwen3-0.6b"), hiprt.zeros(1, np.int32)
-    x = hiprt.zeros((1, model.config.hidden_size), model.dtype)
+    model, likeliest = hollow("qwen3-0.6b"), hiprt.zeros(batch, np.int32)
+    x = hiprt.zeros((batch, model.config.hidden_size), model.dtype)
     assert recorded(lambda: model.logits(x, True, likeliest), stream)[0] == 1
+    assert recorded(lambda: kernels.argmax(model.logits(x, True), out=likeliest), stream)[0] == 3
 
 
 @pytest.mark.parametrize("name", MINIS)

@@ -10,7 +10,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.tuning.rings import TEMPLATE, shared_bytes
 from hiprt.kernels.tuning.target import Target
 
-__all__ = ["PLANES", "arguments_of", "constants_of", "ring_kernel"]
+__all__ = ["ARGUMENTS", "CONSTANTS", "LEAVES_PLACE", "PLANES", "arguments_of", "constants_of", "ring_kernel"]
 
 BODY = "quantized/integer_rings.hip"
 # How x is brought to 16 bits, here and for several vectors.

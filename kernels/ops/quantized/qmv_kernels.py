@@ -13,13 +13,13 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.integer_dots import dot_kernel
-from hiprt.kernels.ops.quantized.integer_rings import PLANES, ring_kernel
+from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
 from hiprt.kernels.ops.quantized.vector_blocks import blocks_kernel
+from hiprt.kernels.ops.quantized.vector_rings import vector_ring_kernel
 from hiprt.kernels.tuning.blocks import TEMPLATE as BLOCKS_TEMPLATE
 from hiprt.kernels.tuning.dots import TEMPLATE
 from hiprt.kernels.tuning.sharing import UNSHARED, Sharing
 from hiprt.kernels.tuning.stages import TEMPLATE as STAGES, shared_bytes
-from hiprt.kernels.tuning.vector_rings import TEMPLATE as VECTOR_RINGS, shared_bytes as vector_ring_bytes
 
 __all__ = [
     "BLOCKS",
@@ -199,18 +199,8 @@ INTEGER = ring_kernel(
     ahead=("weight", "scales", "biases", "norm"),
 )
 # This one multiplies several vectors, each with the bits of the kernel before.
-VECTOR_RING = Kernel(
-    "qmv_vector_rings",
-    inputs=OPERANDS,
-    outputs={"out": "S"},
-    scalars={"columns": "uint", "eps": "float"},
-    template={"T": "dtype", "S": "dtype", "GROUP": "int", "BITS": "int", "WIDTH": "int", **VECTOR_RINGS, **PARTS},
-    headers=(PLANES,),
-    threads=lambda template: 32 * (template["TEAMS"] * template["SPLIT"] // template["SHARERS"] + template["HELPERS"]),
-    cluster=lambda template: int(template["SHARERS"] * template["PARTNERS"]),
-    ahead=("weight", "scales", "biases", "norm"),
-    shared=vector_ring_bytes,
-    source=(OPS / "quantized/vector_rings.hip").read_text(),
+VECTOR_RING = vector_ring_kernel(
+    "qmv_vector_rings", inputs=OPERANDS, outputs={"out": "S"}, template={"S": "dtype", **PARTS}
 )
 # This one multiplies one vector as well, on GPUs whose waves have integer dot instructions.
 DOTS = dot_kernel(

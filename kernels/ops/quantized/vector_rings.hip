@@ -14,6 +14,10 @@
 //
 // A simdgroup brings x by registers, a few steps at a time. With COPIES all of x comes by bulk copies at once, and is brought to
 // 16 bits where it lies, which is faster for most matrices of many codes.
+//
+// With LEAVES_PLACE, which no sharers have, the place of each vector's largest result is found too. Simdgroups, which are
+// not fewer than vectors, have results of one vector each. A threadgroup leaves a word for each vector, and the last
+// threadgroup waits for the words of those before it (reduction/largest_word.h).
 constexpr uint CHUNK = 512 / BITS, STEP = 2 * CHUNK;  // codes of 64 bytes of a row, and of a step
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK, SLOTS = STEP / SLOT;
 constexpr uint SCALES = uint(GROUP) < STEP ? STEP / GROUP : 1;  // of a step
@@ -132,7 +136,7 @@ if (thread_index_in_threadgroup == 0) {
 constexpr uint TILE_WORDS = OUTPUTS * STEPS * 32;
 const bool has_tiles = team < uint(TEAMS), has_last = OWN * SPLIT == STEPS || (OWN - 1) * SPLIT + split < STEPS;
 threadgroup piece* const ring = stages + member * (DEPTH * STAGE);  // of a simdgroup that has tiles
-const uint row = lane / 8, place = row * 8 + (lane % 8 ^ row);
+const uint row = lane / 8, own_piece = row * 8 + (lane % 8 ^ row);
 uint next_tile = first_tile + team * 2, next_own = 0;
 const device uint* upper = weight + size_t(row_of(next_tile, row)) * (STEPS * 32) + split * 32 + lane % 8 * 4;
 const device uint* lower = upper + (GATED ? columns : 4u) * size_t(STEPS * 32);
@@ -141,8 +145,8 @@ const auto fetch = [&](uint stage) {  // without branches, between which a compi
 #pragma unroll
   for (uint i = 0; i < 2; i++) {
     threadgroup piece* const to = ring + stage + i * 64;
-    copy_later_if(to + place, upper + i * TILE_WORDS, is_there && next_tile + i < end_tile);
-    copy_later_if(to + 32 + (place ^ 4), lower + i * TILE_WORDS, is_there && next_tile + i < end_tile);
+    copy_later_if(to + own_piece, upper + i * TILE_WORDS, is_there && next_tile + i < end_tile);
+    copy_later_if(to + 32 + (own_piece ^ 4), lower + i * TILE_WORDS, is_there && next_tile + i < end_tile);
   }
   end_copies();
   const uint on = is_last ? 2 * TEAMS * TILE_WORDS - (OWN - 1) * (SPLIT * 32) : SPLIT * 32;
@@ -330,13 +334,20 @@ const auto factor_of = [&](uint v) {
   return rsqrt(squared / float(WIDTH) + eps);
 };
 if (HAS_FACTORS && member == MEMBERS - 1 && lane < uint(VECTORS)) factors[lane] = factor_of(lane);
+#if LEAVES_PLACE
+constexpr uint TAKERS = MEMBERS / VECTORS * VECTORS;  // simdgroups that take results, as many of each vector
+const uint taken_vector = member % VECTORS, first_taken = member / VECTORS * 32 + lane;
+Largest largest{LOWEST_KEY, 0xffffffffu};
+#else
+constexpr uint TAKERS = MEMBERS;
+#endif
 uint round = 0, stage = 0;
 // Where sums are read across a cluster, all of it have as many rounds, of which the last may have no tiles for some.
 const uint last_tile = IS_BOTH && more > 0 ? first_tile + each + 1 : end_tile;
 for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
   const uint stop = min(base + ROUND, end_tile), turn = round % 2;  // sums lie in turn, so that one barrier is enough
   const uint outputs = (stop - base) * OUTPUTS, owned = (VECTORS - sharer + SHARERS - 1) / SHARERS;
-  constexpr uint EACH = (ROUND * OUTPUTS * OWNED + THREADS - 1) / THREADS;  // results of a thread
+  constexpr uint EACH = (ROUND * OUTPUTS * OWNED + TAKERS * 32 - 1) / (TAKERS * 32);  // results of a thread
   constexpr bool IS_AHEAD = ADDED && EACH <= 2;
   uint addends[2] = {};
 #pragma unroll
@@ -476,9 +487,15 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
 #endif
 #pragma unroll(IS_AHEAD ? EACH : 1)
   for (uint e = 0; e < EACH; e++) {
+#if LEAVES_PLACE
+    const uint v = taken_vector, output = first_taken + e * (TAKERS / VECTORS * 32);
+    if (member >= TAKERS || output >= outputs) break;
+#else
     const uint i = thread_index_in_threadgroup + e * THREADS;
     if (i >= outputs * owned) break;
-    const uint v = i / outputs * SHARERS + sharer, output = i % outputs, column = base * OUTPUTS + output;
+    const uint v = i / outputs * SHARERS + sharer, output = i % outputs;
+#endif
+    const uint column = base * OUTPUTS + output;
     const size_t to = size_t(v) * columns + column;
     const threadgroup float* const from =
         partial + (turn * ROUND + output / OUTPUTS) * TILE_SUMS + place_of_vector(v) * 8 + output % OUTPUTS;
@@ -491,6 +508,36 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
     const float factor = !NORMED ? 1.0f : HAS_FACTORS ? factors[v] : factor_of(v);
     value *= factor;
     if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
-    out[to] = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addends[e]) : float(residual[to])) : value);
+    const S result = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addends[e]) : float(residual[to])) : value);
+    out[to] = result;
+#if LEAVES_PLACE
+    const int key = order_key(float(result));  // a thread's places ascend, so that the first of equal ones stays
+    if (key > largest.key) largest = Largest{key, column};
+#endif
   }
 }
+
+#if LEAVES_PLACE
+const bool is_last_group = group == groups - 1;
+device atomic_ulong* const words = (device atomic_ulong*)arrivals;  // those of a vector lie together
+if (is_last_group && member < TAKERS) {
+  for (uint i = first_taken; i < group; i += TAKERS / VECTORS * 32) {
+    largest = larger(largest, take_word(words + taken_vector * groups + i));
+  }
+}
+threadgroup Largest* const by_members = (threadgroup Largest*)held;  // nothing reads x behind the last round's barrier
+const int highest = simd_max(largest.key);
+const uint first_place = simd_min(largest.key == highest ? largest.place : 0xffffffffu);
+if (lane == 0) by_members[member] = Largest{highest, first_place};
+threadgroup_barrier(mem_flags::mem_threadgroup);
+if (thread_index_in_threadgroup < uint(VECTORS)) {
+  const uint v = thread_index_in_threadgroup;
+  largest = by_members[v];
+  for (uint m = v + VECTORS; m < TAKERS; m += VECTORS) largest = larger(largest, by_members[m]);
+  if (is_last_group) {
+    place[v] = int(largest.place);
+  } else {
+    leave_word(words + v * groups + group, largest);
+  }
+}
+#endif
