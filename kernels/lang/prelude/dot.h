@@ -238,19 +238,29 @@ HIPRT_INLINE void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0
 }
 #endif
 
-// c[16][8] += a[16][32] * b[32][8] of a simdgroup: codes of 8 bits without a sign times numbers with one, as mma.m16n8k32
-// lays them out, four to a register. a0, a1: rows g, g + 8, columns 4t to 4t + 3; a2, a3: the same, columns 16 further; b0,
-// b1: rows 4t to 4t + 3 and 16 further, of column g; c as above.
+// c[16][8] += a[16][32] * b[32][8] of a simdgroup: codes of 8 bits without a sign times numbers of 8 bits, with a sign where
+// IS_SIGNED, as mma.m16n8k32 lays them out, four to a register. a0, a1: rows g, g + 8, columns 4t to 4t + 3; a2, a3: the same,
+// columns 16 further; b0, b1: rows 4t to 4t + 3 and 16 further, of column g; c as above.
 #if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 800
+#define HIPRT_MMA_CODES(type)                                                                                                   \
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8." type ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])                                                                          \
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
+template <bool IS_SIGNED = true>
 HIPRT_INLINE void mma_codes(int (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  if (IS_SIGNED) {
+    HIPRT_MMA_CODES("s8");
+  } else {
+    HIPRT_MMA_CODES("u8");
+  }
 }
+#undef HIPRT_MMA_CODES
 #else
+template <bool IS_SIGNED = true>
 HIPRT_INLINE void mma_codes(int (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  constexpr uint SIGN = IS_SIGNED ? 128u : 0u;
   for_each_product(a0, a1, a2, a3, b0, b1, [&](int i, uint left, uint right) {
-    for (int at = 0; at < 32; at += 8) c[i] += int(left >> at & 255u) * (int((right >> at & 255u) ^ 128u) - 128);
+    for (int at = 0; at < 32; at += 8) c[i] += int(left >> at & 255u) * (int((right >> at & 255u) ^ SIGN) - int(SIGN));
   });
 }
 #endif

@@ -15,20 +15,22 @@ HIPRT_INLINE float unit_of(uint exponent) {
 struct byte_planes {
   pack<uint, 2> upper, lower;
 };
-// Words have numbers in the order of their codes: of 4 bits the even ones and the odd ones, else one half and the other.
-template <int BITS>
-HIPRT_INLINE byte_planes planes_of(const float (&numbers)[8], uint exponent) {
-  const float up = as_type<float>((268u - exponent) << 23);
+// What numbers are multiplied by to become multiples of a unit.
+HIPRT_INLINE float units_in_one(uint exponent) { return as_type<float>((268u - exponent) << 23); }
+// Words have numbers in the order of their codes: of 4 bits the even ones and the odd ones, else one half and the other. Lower
+// bytes have a sign where IS_SIGNED, else upper ones are rounded down.
+template <int BITS, bool IS_SIGNED = true>
+HIPRT_INLINE byte_planes planes_of(const float (&numbers)[8], float up) {
   // Added to 2^23 times 1.5, a number is rounded to a whole one in the lower 16 bits; 2^7 more round its upper byte.
   uint raw[8];
-  for (int i = 0; i < 8; i++) raw[i] = as_type<uint>(mad(numbers[i], up, 12583040.0f));
+  for (int i = 0; i < 8; i++) raw[i] = as_type<uint>(mad(numbers[i], up, IS_SIGNED ? 12583040.0f : 12582912.0f));
   byte_planes found;
   for (int w = 0; w < 2; w++) {
     constexpr int APART = BITS == 4 ? 2 : 1;
     const int first = BITS == 4 ? w : 4 * w;
     const uint a = low_pair(raw[first], raw[first + APART]), b = low_pair(raw[first + 2 * APART], raw[first + 3 * APART]);
     found.upper.values[w] = high_bytes(a, b);
-    found.lower.values[w] = low_bytes(a, b) ^ 0x80808080u;
+    found.lower.values[w] = low_bytes(a, b) ^ (IS_SIGNED ? 0x80808080u : 0u);
   }
   return found;
 }

@@ -296,7 +296,7 @@ for (uint base = 0; base < SHARE; base += RUNS) {
       sum += simd_shuffle_xor(sum, other);
     }
     const uint exponent = unit_exponent(largest);
-    const byte_planes planes = planes_of<BITS>(v, exponent);
+    const byte_planes planes = planes_of<BITS>(v, units_in_one(exponent));
     if (lane < PACKS && own < OWN && own * SPLIT + split < STEPS) {
       if (lane % (SLOT / 8) == 0) own_sums[own * 4 + lane / (SLOT / 8)] = {{sum, unit_of<BITS>(exponent)}};
       threadgroup uint* const to = (threadgroup uint*)held + word_at + own * (HELD * 4);

@@ -224,9 +224,9 @@ constexpr bool IS_WHOLE = BITS == 4;
 const uint word = lane * (BITS / 4), product = word / (IS_WHOLE ? 4 : 8), beside = word / 4 % 2;
 const uint places[2] = {product / 2 * 4 + word % 4, PLANE + (product / 2 ^ 1) * 4 + word % 4};
 if (IN_CLUSTER > 1) wait_for_cluster();  // its memory is there
-const auto bring_task = [&](uint k, uint task) {
+const auto bring_task = [&](uint task) {
   const uint here = task % STEPS_HERE, first_vector = first_brought + task / STEPS_HERE * BUNDLE, step = step_of(task);
-  if (task < TASKS && step < STEPS) {
+  if (step < STEPS) {
     threadgroup piece* const own_x = held + first_vector * VECTOR + here * HELD;
     threadgroup unit* const own_sums = sums + (here * SLOTS + lane / (SLOT / 8)) * LINE + first_vector;
     const auto is_there = [&](uint i) {
@@ -237,7 +237,7 @@ const auto bring_task = [&](uint k, uint task) {
       wait_for_stage(x_arrived + task / STEPS_HERE * 8, 0);
 #endif
 #pragma unroll
-      for (uint i = 0; i < BUNDLE; i++) next[k][i] = own_x[(is_there(i) ? i : 0) * VECTOR + lane % HELD];
+      for (uint i = 0; i < BUNDLE; i++) next[0][i] = own_x[(is_there(i) ? i : 0) * VECTOR + lane % HELD];
       simdgroup_barrier(mem_flags::mem_threadgroup);  // all of it is read before it is written
     }
     float square[BUNDLE] = {};
@@ -245,7 +245,7 @@ const auto bring_task = [&](uint k, uint task) {
 #pragma unroll
     for (uint i = 0; i < BUNDLE; i++) {
       for (int j = 0; j < 8; j++) {
-        const uint both = next[k][i].values[j / 2], weigh = next_by[k].values[j / 2];
+        const uint both = next[0][i].values[j / 2], weigh = next_by[0].values[j / 2];
         float number = j % 2 ? high_of<T>(both) : low_of<T>(both);
         if (NORMED) {
           if (lane < HELD) square[i] = mad(number, number, square[i]);
@@ -256,24 +256,23 @@ const auto bring_task = [&](uint k, uint task) {
         numbers[i][j] = number;
       }
     }
-#pragma unroll
-    for (uint other = 1; other < SLOT / 8; other *= 2) {
-#pragma unroll
-      for (uint i = 0; i < BUNDLE; i++) {
-        largest[i] = fmax(largest[i], simd_shuffle_xor(largest[i], other));
-        sum[i] += simd_shuffle_xor(sum[i], other);
-      }
+    constexpr uint LANES = SLOT / 8;  // that have numbers of a scale
+    const auto add = [](float a, float b) { return a + b; };
+    const uint exponent = unit_exponent(joined<1, LANES / 2>(largest, lane, [](float a, float b) { return fmax(a, b); }));
+    const uint of_lane = joined_vector<1, 2, BUNDLE>(lane);
+    const float summed_up = joined<1, LANES / 2>(sum, lane, add);
+    const float to_units = units_in_one(exponent);
+    if (is_there(of_lane) && lane % LANES < BUNDLE) {
+      const unit summed = {{summed_up, unit_of<BITS>(exponent)}};
+      own_sums[of_lane] = summed;
+      give(own_sums + of_lane, summed);
     }
 #pragma unroll
     for (uint i = 0; i < BUNDLE; i++) {
-      const uint exponent = unit_exponent(largest[i]);
-      const byte_planes planes = planes_of<BITS>(numbers[i], exponent);
+      const uint from = BUNDLE == 4 ? i / 2 + i % 2 * 2 : i;
+      const float up = BUNDLE == 1 ? to_units : simd_shuffle(to_units, lane / LANES * LANES + from);
+      const byte_planes planes = planes_of<BITS, !WIDE>(numbers[i], up);
       if (is_there(i)) {
-        if (lane % (SLOT / 8) == 0) {
-          const unit summed = {{sum[i], unit_of<BITS>(exponent)}};
-          own_sums[i] = summed;
-          give(own_sums + i, summed);
-        }
         for (uint p = 0; p < 2; p++) {
           const pack<uint, 2> words = p ? planes.lower : planes.upper;
           threadgroup uint* const to = (threadgroup uint*)(own_x + i * VECTOR + places[p]) + product % 2 * 2;
@@ -289,27 +288,30 @@ const auto bring_task = [&](uint k, uint task) {
         }
       }
     }
+    if (NORMED) {
+      const float squared = joined<16, 1>(square, lane, add);
+      const uint of_lane = joined_vector<16, 8, BUNDLE>(lane);
+      if (lane % (32 / BUNDLE) == 0 && first_vector + of_lane < end_brought) {
+        threadgroup float* const to = squares + (first_vector + of_lane) * STEPS + step;
+        *to = squared;
 #pragma unroll
-    for (uint i = 0; NORMED && i < BUNDLE; i++) {
-      const float all = simd_sum(square[i]);
-      if (lane == 0 && first_vector + i < end_brought) {
-        threadgroup float* const to = squares + (first_vector + i) * STEPS + step;
-        *to = all;
-#pragma unroll
-        for (uint other = 1; other < IN_CLUSTER; other++) store_in_cluster(to, all, in_cluster ^ other);
+        for (uint other = 1; other < IN_CLUSTER; other++) store_in_cluster(to, squared, in_cluster ^ other);
       }
     }
   }
 };
+// One piece of code for all tasks: copies of it would come from memory. What is on its way moves up by a task.
 #pragma unroll 1
-for (uint base = member; base < TASKS; base += ASKED * MEMBERS) {
+for (uint task = member; task < TASKS; task += MEMBERS) {
+  bring_task(task);
 #pragma unroll
-  for (uint k = 0; k < ASKED; k++) {
-    const uint task = base + k * MEMBERS;
-    bring_task(k, task);
-    if (TRIPS > ASKED) ask_for_norm(k, task + ASKED * MEMBERS);
-    if (TRIPS > ASKED) ask_for_x(k, task + ASKED * MEMBERS);
+  for (uint k = 0; k + 1 < ASKED; k++) {
+    next_by[k] = next_by[k + 1];
+#pragma unroll
+    for (uint i = 0; i < BUNDLE; i++) next[k][i] = next[k + 1][i];
   }
+  if (TRIPS > ASKED) ask_for_norm(ASKED - 1, task + ASKED * MEMBERS);
+  if (TRIPS > ASKED) ask_for_x(ASKED - 1, task + ASKED * MEMBERS);
 }
 if (PARTNERS > 1) {
   cluster_barrier();
@@ -431,13 +433,20 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
           for (uint p = 0; p < PLANES; p++) {
             if (m % 2 == 0) b[p] = x_of[p * PLANE + (m / 2 ^ p ^ first_plane) * 4];
             const uint first = b[p].values[m % 2 * 2], second = b[p].values[m % 2 * 2 + 1];
+            const auto multiply = [&](uint a0, uint a1, uint a2, uint a3) {
+              if (WIDE && p == 1) {
+                mma_codes<false>(c[p], a0, a1, a2, a3, first, second);
+              } else {
+                mma_codes(c[p], a0, a1, a2, a3, first, second);
+              }
+            };
             if (BITS == 4) {
               constexpr uint HIGH = 0xf0f0f0f0u;
               const uint l = words[m / 2][m % 2 * 2], k = words[m / 2][m % 2 * 2 + 1];
-              mma_codes(c[p], l << 4 & HIGH, k << 4 & HIGH, l & HIGH, k & HIGH, first, second);
+              multiply(l << 4 & HIGH, k << 4 & HIGH, l & HIGH, k & HIGH);
             } else {
               const uint* const w = words[m % 4];
-              mma_codes(c[p], w[0], w[1], w[2], w[3], first, second);
+              multiply(w[0], w[1], w[2], w[3]);
             }
           }
         }

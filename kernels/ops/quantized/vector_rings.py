@@ -47,7 +47,7 @@ def vector_ring_kernel(
         outputs=outputs,
         scalars={"columns": "uint", "eps": "float"},
         template={"T": "dtype", **dtypes, "GROUP": "int", "BITS": "int", "WIDTH": "int", **TEMPLATE, **others},
-        headers=(PLANES, *headers),
+        headers=(PLANES, "quantized/bundle_joins.h", *headers),
         threads=lambda values: 32 * (values["TEAMS"] * values["SPLIT"] // values["SHARERS"] + values["HELPERS"]),
         cluster=lambda values: int(values["SHARERS"] * values["PARTNERS"]),
         ahead=("weight", "scales", "biases", "norm"),
