@@ -46,32 +46,39 @@ HIPRT_INLINE void wait_for_stage(uint barrier, uint turn) {
       : "memory");
 }
 
-// Threadgroups of a cluster: this one's place, a barrier of all their threads that orders threadgroup memory, in one step or in
-// two, and a store to the place that `at` is in the memory of another.
+// Threadgroups of a cluster: this one's place, and a barrier of all their threads in two steps, or in one that orders
+// threadgroup memory. The first step by itself orders nothing but stages that have begun.
 HIPRT_INLINE uint place_in_cluster() {
   uint place;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(place));
   return place;
 }
-HIPRT_INLINE void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+HIPRT_INLINE void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 HIPRT_INLINE void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 HIPRT_INLINE void cluster_barrier() {
-  arrive_in_cluster();
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
   wait_for_cluster();
 }
-HIPRT_INLINE uint place_in_memory_of(const void* at, uint place) {
+// Stores to the place that `at` is in the memory of another threadgroup, where `barrier` counts the bytes that are there. Such
+// stores need no barrier of the cluster, whose release is a fence of the whole GPU.
+HIPRT_INLINE uint in_memory_of(uint at, uint place) {
   uint there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(uint(__cvta_generic_to_shared(at))), "r"(place));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(place));
   return there;
 }
-HIPRT_INLINE void store_in_cluster(uint* at, uint value, uint place) {
-  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(place_in_memory_of(at, place)), "r"(value) : "memory");
+HIPRT_INLINE uint in_memory_of(const void* at, uint place) { return in_memory_of(uint(__cvta_generic_to_shared(at)), place); }
+HIPRT_INLINE void store_in_cluster(uint* at, uint value, uint barrier, uint place) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(in_memory_of(at, place)),
+               "r"(value), "r"(in_memory_of(barrier, place))
+               : "memory");
 }
-HIPRT_INLINE void store_in_cluster(float* at, float value, uint place) { store_in_cluster((uint*)at, as_type<uint>(value), place); }
+HIPRT_INLINE void store_in_cluster(float* at, float value, uint barrier, uint place) {
+  store_in_cluster((uint*)at, as_type<uint>(value), barrier, place);
+}
 template <typename T>
-HIPRT_INLINE void store_in_cluster(pack<T, 2>* at, pack<T, 2> pair, uint place) {
-  asm volatile("st.shared::cluster.v2.u32 [%0], {%1, %2};" ::"r"(place_in_memory_of(at, place)), "r"(as_type<uint>(pair.values[0])),
-               "r"(as_type<uint>(pair.values[1]))
+HIPRT_INLINE void store_in_cluster(pack<T, 2>* at, pack<T, 2> pair, uint barrier, uint place) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [%0], {%1, %2}, [%3];" ::"r"(in_memory_of(at, place)),
+               "r"(as_type<uint>(pair.values[0])), "r"(as_type<uint>(pair.values[1])), "r"(in_memory_of(barrier, place))
                : "memory");
 }
 #else  // a cluster is one threadgroup
@@ -81,7 +88,7 @@ HIPRT_INLINE void cluster_barrier() { threadgroup_barrier(mem_flags::mem_threadg
 HIPRT_INLINE void arrive_in_cluster() {}
 HIPRT_INLINE void wait_for_cluster() {}
 template <typename T>
-HIPRT_INLINE void store_in_cluster(T*, T, uint) {}
+HIPRT_INLINE void store_in_cluster(T*, T, uint, uint) {}
 #endif
 
 }  // namespace hiprt

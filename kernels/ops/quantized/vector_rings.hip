@@ -85,16 +85,30 @@ const uint first_tile = group * each + min(group, more), end_tile = first_tile +
 const auto row_of = [&](uint tile, uint local) {
   return GATED ? tile * 4 + local % 4 + (local >= 4 ? columns : 0u) : tile * 8 + local;
 };
+begin_next();
+
+// Stages: of scales of two rounds, of x that partners give, of sums of two rounds that sharers give, and of x by bundles.
+constexpr uint X_STAGES = PARTNERS > 1 ? 1 : 0, SUM_STAGES = SHARERS > 1 ? 2 : 0;
+threadgroup ulong full[2 + X_STAGES + SUM_STAGES + (COPIES ? BUNDLES : 0)];
+#if HIPRT_TARGET_NVIDIA
+const uint arrived = in_shared(full);
+#else
+const uint arrived = 0;
+#endif
+const uint x_given = arrived + 16, sums_given = x_given + X_STAGES * 8, x_arrived = sums_given + SUM_STAGES * 8;
+const uint squares_given = SHARERS > 1 ? sums_given : x_given;  // what results are multiplied by is found behind either
 const auto give = [&](auto* at, auto value) {  // to the partners
 #pragma unroll
-  for (uint other = 1; other < uint(PARTNERS); other++) store_in_cluster(at, value, sharer + (partner ^ other) * SHARERS);
+  for (uint other = 1; other < uint(PARTNERS); other++) {
+    store_in_cluster(at, value, x_given, sharer + (partner ^ other) * SHARERS);
+  }
 };
-begin_next();
-if (IN_CLUSTER > 1) arrive_in_cluster();
-
+// The steps of each vector that this threadgroup brings, and the bytes of squares that others give.
+const uint present =
+    SHARERS > 1 ? STEPS / SPLIT * HERE + min(HERE, max(STEPS % SPLIT, first_split) - first_split) : STEPS;
+const uint squares_bytes = NORMED ? (VECTORS * STEPS - (end_brought - first_brought) * present) * 4 : 0;
 #if HIPRT_TARGET_NVIDIA
-threadgroup ulong full[2 + (COPIES ? BUNDLES : 0)];
-const uint arrived = in_shared(full), buffers = in_shared(copied), x_arrived = arrived + 16;
+const uint buffers = in_shared(copied);
 const auto bring = [&](uint round) {  // by all threads where rows lie apart, else by one
   const uint begin = first_tile + round * ROUND, end = min(begin + ROUND, end_tile), bar = arrived + round % 2 * 8;
   if (begin >= end) return;
@@ -125,11 +139,16 @@ const auto bring = [&](uint round) {  // by all threads where rows lie apart, el
 if (thread_index_in_threadgroup == 0) {
   begin_stage(arrived, IS_APART ? THREADS : 1);
   begin_stage(arrived + 8, IS_APART ? THREADS : 1);
-  for (uint i = 0; COPIES && i < BUNDLES; i++) begin_stage(x_arrived + i * 8, 1);
+  for (uint at = x_given; at < arrived + sizeof(full); at += 8) begin_stage(at, 1);
   stages_begun();
+  if (PARTNERS > 1) {
+    const uint of_vector = present * (HELD * 16 + SLOTS * 8);
+    expect_bytes(x_given, (VECTORS - (end_brought - first_brought)) * of_vector + (SHARERS > 1 ? 0 : squares_bytes));
+  }
   if (!IS_APART) bring(0);
 }
 #endif
+if (IN_CLUSTER > 1) arrive_in_cluster();
 
 // A lane brings a piece each of two rows of a tile, one of either half. The pieces of a row lie where lanes find those of eight
 // rows in different banks. Each simdgroup has OWN steps of a row in its stages, of which the last is empty where STEPS end.
@@ -189,7 +208,6 @@ wait_for_inputs();
 #if HIPRT_TARGET_NVIDIA
 if (COPIES && member == MEMBERS - 1) {  // each bundle is waited for by itself; of sharers' vectors HERE steps lie together
   constexpr uint STRETCH = SHARERS > 1 ? HERE : STEPS, STRETCHES = STEPS_HERE / STRETCH;
-  const uint present = SHARERS > 1 ? STEPS / SPLIT * HERE + min(HERE, max(STEPS % SPLIT, first_split) - first_split) : STEPS;
   if (lane < BUNDLES) {
     expect_bytes(x_arrived + lane * 8, min(BUNDLE, end_brought - first_brought - lane * BUNDLE) * present * (HELD * 16));
   }
@@ -223,7 +241,7 @@ if (IS_APART || thread_index_in_threadgroup == 0) bring(1);
 constexpr bool IS_WHOLE = BITS == 4;
 const uint word = lane * (BITS / 4), product = word / (IS_WHOLE ? 4 : 8), beside = word / 4 % 2;
 const uint places[2] = {product / 2 * 4 + word % 4, PLANE + (product / 2 ^ 1) * 4 + word % 4};
-if (IN_CLUSTER > 1) wait_for_cluster();  // its memory is there
+if (IN_CLUSTER > 1) wait_for_cluster();  // its stages have begun
 const auto bring_task = [&](uint task) {
   const uint here = task % STEPS_HERE, first_vector = first_brought + task / STEPS_HERE * BUNDLE, step = step_of(task);
   if (step < STEPS) {
@@ -295,7 +313,7 @@ const auto bring_task = [&](uint task) {
         threadgroup float* const to = squares + (first_vector + of_lane) * STEPS + step;
         *to = squared;
 #pragma unroll
-        for (uint other = 1; other < IN_CLUSTER; other++) store_in_cluster(to, squared, in_cluster ^ other);
+        for (uint other = 1; other < IN_CLUSTER; other++) store_in_cluster(to, squared, squares_given, in_cluster ^ other);
       }
     }
   }
@@ -313,11 +331,10 @@ for (uint task = member; task < TASKS; task += MEMBERS) {
   if (TRIPS > ASKED) ask_for_norm(ASKED - 1, task + ASKED * MEMBERS);
   if (TRIPS > ASKED) ask_for_x(ASKED - 1, task + ASKED * MEMBERS);
 }
-if (PARTNERS > 1) {
-  cluster_barrier();
-} else {
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-}
+threadgroup_barrier(mem_flags::mem_threadgroup);
+#if HIPRT_TARGET_NVIDIA
+if (PARTNERS > 1) wait_for_stage(x_given, 0);
+#endif
 
 // The lane's column is vector g, or plane g % 2 of vector g / 2; of a result it has vectors 2t and 2t + 1, or vector t.
 const threadgroup piece* const column =
@@ -344,11 +361,18 @@ Largest largest{LOWEST_KEY, 0xffffffffu};
 constexpr uint TAKERS = MEMBERS;
 #endif
 uint round = 0, stage = 0;
-// Where sums are read across a cluster, all of it have as many rounds, of which the last may have no tiles for some.
+// Sharers meet before the third round, whose sums lie where those of the first did, and before each one behind it. So all of a
+// cluster have as many rounds, of which the last may have no tiles for some.
 const uint last_tile = IS_BOTH && more > 0 ? first_tile + each + 1 : end_tile;
 for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
   const uint stop = min(base + ROUND, end_tile), turn = round % 2;  // sums lie in turn, so that one barrier is enough
   const uint outputs = (stop - base) * OUTPUTS, owned = (VECTORS - sharer + SHARERS - 1) / SHARERS;
+  if (SHARERS > 1 && round >= 2) cluster_barrier();
+#if HIPRT_TARGET_NVIDIA
+  if (SHARERS > 1 && thread_index_in_threadgroup == 0) {
+    expect_bytes(sums_given + turn * 8, (stop - base) * owned * ((SPLIT - HERE) * 32) + (round == 0 ? squares_bytes : 0u));
+  }
+#endif
   constexpr uint EACH = (ROUND * OUTPUTS * OWNED + TAKERS * 32 - 1) / (TAKERS * 32);  // results of a thread
   constexpr bool IS_AHEAD = ADDED && EACH <= 2;
   uint addends[2] = {};
@@ -480,18 +504,15 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
           if (v % SHARERS == sharer) {
             *to = total;
           } else {
-            store_in_cluster(to, total, v % SHARERS + partner * SHARERS);
+            store_in_cluster(to, total, sums_given + turn * 8, v % SHARERS + partner * SHARERS);
           }
         }
       }
     }
   }
-  if (SHARERS > 1) {
-    cluster_barrier();
-  } else {
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
+  if (SHARERS > 1) wait_for_stage(sums_given + turn * 8, round / 2 % 2);
   if (IS_APART || thread_index_in_threadgroup == 0) bring(round + 2);
 #endif
 #pragma unroll(IS_AHEAD ? EACH : 1)
