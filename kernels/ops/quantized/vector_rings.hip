@@ -373,15 +373,14 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
     expect_bytes(sums_given + turn * 8, (stop - base) * owned * ((SPLIT - HERE) * 32) + (round == 0 ? squares_bytes : 0u));
   }
 #endif
-  constexpr uint EACH = (ROUND * OUTPUTS * OWNED + TAKERS * 32 - 1) / (TAKERS * 32);  // results of a thread
+  constexpr uint MOST_OUTPUTS = ROUND * OUTPUTS, EACH = (MOST_OUTPUTS * OWNED + TAKERS * 32 - 1) / (TAKERS * 32);  // results of a thread
   constexpr bool IS_AHEAD = ADDED && EACH <= 2;
   uint addends[2] = {};
 #pragma unroll
   for (uint e = 0; IS_AHEAD && e < EACH; e++) {
-    const uint i = thread_index_in_threadgroup + e * THREADS;
-    if (i < outputs * owned) {
-      const size_t v = i / outputs * SHARERS + sharer;
-      addends[e] = load_now((const device ushort*)residual + v * columns + base * OUTPUTS + i % outputs);
+    const uint i = thread_index_in_threadgroup + e * THREADS, v = i / MOST_OUTPUTS, output = i % MOST_OUTPUTS;
+    if (v < owned && output < outputs) {
+      addends[e] = load_now((const device ushort*)residual + size_t(v * SHARERS + sharer) * columns + base * OUTPUTS + output);
     }
   }
 #if HIPRT_TARGET_NVIDIA
@@ -521,9 +520,9 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
     const uint v = taken_vector, output = first_taken + e * (TAKERS / VECTORS * 32);
     if (member >= TAKERS || output >= outputs) break;
 #else
-    const uint i = thread_index_in_threadgroup + e * THREADS;
-    if (i >= outputs * owned) break;
-    const uint v = i / outputs * SHARERS + sharer, output = i % outputs;
+    const uint i = thread_index_in_threadgroup + e * THREADS, v = i / MOST_OUTPUTS * SHARERS + sharer, output = i % MOST_OUTPUTS;
+    if (v >= uint(VECTORS)) break;
+    if (output >= outputs) continue;
 #endif
     const uint column = base * OUTPUTS + output;
     const size_t to = size_t(v) * columns + column;
