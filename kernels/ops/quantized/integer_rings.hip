@@ -161,7 +161,7 @@ const auto bring = [&](uint round) {  // by a simdgroup, or by all where rows li
       const size_t row = CHOICE == SUMMED ? first_rows[part] + from * 8 : row_of(from, part * 4);
       const uint to = buffers + round % 2 * (2 * SCALE_BYTES) + part * (SCALE_BYTES / (BESIDE * PARTS)) +
                       (from - begin) * (OUTPUTS * SCALED * 2);
-      copy_bulk(to + i % 2 * SCALE_BYTES, (i % 2 ? biases : scales) + row * SCALED, (next - from) * (OUTPUTS * SCALED * 2), bar);
+      copy_bulk_once(to + i % 2 * SCALE_BYTES, (i % 2 ? biases : scales) + row * SCALED, (next - from) * (OUTPUTS * SCALED * 2), bar);
     }
   }
 };

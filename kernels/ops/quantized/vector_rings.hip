@@ -132,8 +132,8 @@ const auto bring = [&](uint round) {  // by all threads where rows lie apart, el
   for (uint part = 0; part < PARTS; part++) {
     const uint to = buffers + (round % 2 * 2 * SCALE_PIECES + part * (SCALE_PIECES / PARTS)) * 16;
     const size_t from = size_t(row_of(begin, part * 4)) * SCALED;
-    copy_bulk(to, scales + from, bytes, bar);
-    copy_bulk(to + SCALE_PIECES * 16, biases + from, bytes, bar);
+    copy_bulk_once(to, scales + from, bytes, bar);
+    copy_bulk_once(to + SCALE_PIECES * 16, biases + from, bytes, bar);
   }
 };
 if (thread_index_in_threadgroup == 0) {
