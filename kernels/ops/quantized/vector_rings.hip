@@ -176,9 +176,11 @@ const auto fetch = [&](uint stage) {  // without branches, between which a compi
 };
 #pragma unroll 1
 for (uint d = 0; has_tiles && d < uint(EARLY); d++) fetch(d * STAGE);
-threadgroup_barrier(mem_flags::mem_threadgroup);
+// Where no codes are asked for before x, scales come behind it too, and the barrier before them.
+constexpr bool IS_X_FIRST = EARLY == 0 && !COPIES;
+if (!IS_X_FIRST) threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
-if (IS_APART) bring(0);
+if (IS_APART && !IS_X_FIRST) bring(0);
 #endif
 
 // A step behind the last, or a vector behind the last, is read where another lies, and left out when it is written.
@@ -230,6 +232,10 @@ if (COPIES) {
 #endif
 #pragma unroll
 for (uint k = 0; k < ASKED; k++) ask_for_x(k, member + k * MEMBERS);
+if (IS_X_FIRST) threadgroup_barrier(mem_flags::mem_threadgroup);
+#if HIPRT_TARGET_NVIDIA
+if (IS_APART && IS_X_FIRST) bring(0);
+#endif
 #pragma unroll 1
 for (uint d = EARLY; has_tiles && d < uint(DEPTH); d++) fetch(d * STAGE);
 #if HIPRT_TARGET_NVIDIA
