@@ -25,5 +25,10 @@ HIPRT_INLINE uint joined_vector(uint lane) {
   const uint high = (lane & FIRST) != 0 ? 1u : 0u, low = (lane & SECOND) != 0 ? 1u : 0u;
   return COUNT == 4 ? high * 2 + low : COUNT == 2 ? high : 0u;
 }
+// The first lane that has the number of a vector, where the first two butterflies are 1 and 2.
+template <uint COUNT>
+HIPRT_INLINE uint joined_lane(uint vector) {
+  return COUNT == 4 ? vector / 2 + vector % 2 * 2 : vector;
+}
 
 }  // namespace metal

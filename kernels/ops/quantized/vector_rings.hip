@@ -293,8 +293,7 @@ const auto bring_task = [&](uint task) {
     }
 #pragma unroll
     for (uint i = 0; i < BUNDLE; i++) {
-      const uint from = BUNDLE == 4 ? i / 2 + i % 2 * 2 : i;
-      const float up = BUNDLE == 1 ? to_units : simd_shuffle(to_units, lane / LANES * LANES + from);
+      const float up = BUNDLE == 1 ? to_units : simd_shuffle(to_units, lane / LANES * LANES + joined_lane<BUNDLE>(i));
       const byte_planes planes = planes_of<BITS, !WIDE>(numbers[i], up);
       if (is_there(i)) {
         for (uint p = 0; p < 2; p++) {
@@ -314,9 +313,9 @@ const auto bring_task = [&](uint task) {
     }
     if (NORMED) {
       const float squared = joined<16, 1>(square, lane, add);
-      const uint of_lane = joined_vector<16, 8, BUNDLE>(lane);
-      if (lane % (32 / BUNDLE) == 0 && first_vector + of_lane < end_brought) {
-        threadgroup float* const to = squares + (first_vector + of_lane) * STEPS + step;
+      const uint v = first_vector + joined_vector<16, 8, BUNDLE>(lane);
+      if (lane % (32 / BUNDLE) == 0 && v < end_brought) {
+        threadgroup float* const to = squares + v * STEPS + step;
         *to = squared;
 #pragma unroll
         for (uint other = 1; other < IN_CLUSTER; other++) store_in_cluster(to, squared, squares_given, in_cluster ^ other);
@@ -379,7 +378,8 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
     expect_bytes(sums_given + turn * 8, (stop - base) * owned * ((SPLIT - HERE) * 32) + (round == 0 ? squares_bytes : 0u));
   }
 #endif
-  constexpr uint MOST_OUTPUTS = ROUND * OUTPUTS, EACH = (MOST_OUTPUTS * OWNED + TAKERS * 32 - 1) / (TAKERS * 32);  // results of a thread
+  constexpr uint MOST_OUTPUTS = ROUND * OUTPUTS;
+  constexpr uint EACH = (MOST_OUTPUTS * OWNED + TAKERS * 32 - 1) / (TAKERS * 32);  // results of a thread
   constexpr bool IS_AHEAD = ADDED && EACH <= 2;
   uint addends[2] = {};
 #pragma unroll
