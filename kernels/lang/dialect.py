@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from hiprt.kernels.lang.attributes import ATTRIBUTES
@@ -21,6 +21,12 @@ OPS = Path(__file__).parents[1] / "ops"
 def prelude(files: tuple[str, ...]) -> str:
     """Return files of the folder ``prelude`` as one text; messages name them as ``hiprt/<file>``."""
     return "".join(f'#line 1 "hiprt/{name}"\n{(PRELUDE / name).read_text()}' for name in files)
+
+
+@lru_cache(maxsize=256)  # one body serves all values of a kernel's template
+def named_in(body: str) -> tuple[str, ...]:
+    """Return the kernel attributes that a body names, in their order."""
+    return tuple(name for name in ATTRIBUTES if re.search(rf"\b{name}\b", body))
 
 
 @dataclass(frozen=True)
@@ -97,10 +103,11 @@ class Dialect:
         signature = [self.parameter(p, i, restrict) for i, p in enumerate(parameters)]
         attributes = [
             self.attribute.format(
-                word=attribute.word, name=name, value=attribute.whole.format(threads=0 if is_varied else threads)
+                word=ATTRIBUTES[each].word,
+                name=each,
+                value=ATTRIBUTES[each].whole.format(threads=0 if is_varied else threads),
             )
-            for name, attribute in ATTRIBUTES.items()
-            if re.search(rf"\b{name}\b", body)
+            for each in named_in(body)
         ]
         if self.is_metal:
             signature, attributes = signature + attributes, []

@@ -17,7 +17,7 @@ from hiprt.kernels.tuning.table import Table
 from hiprt.provider import Provider
 from hiprt.stream import Stream
 
-__all__ = ["Target", "describe", "force_generic", "make_target", "target_of"]
+__all__ = ["Target", "describe", "force_generic", "make_target", "target_of", "use_target"]
 
 FAMILIES = (nvidia, amd, cpu)  # cpu takes every architecture that the others do not
 
@@ -101,3 +101,17 @@ def force_generic() -> Iterator[None]:
         yield
     finally:
         targets = before
+
+
+@contextmanager
+def use_target(device: Device, target: Target) -> Iterator[None]:
+    """Let the whole process plan for another target on a device within the block; `hiprt bench rings` tries tables so.
+
+    Plans and functions are remembered by target: none of the block is taken behind it, and none has to be forgotten.
+    """
+    here, before = targets, describe(device)
+    here[device.index] = target
+    try:
+        yield
+    finally:
+        here[device.index] = before

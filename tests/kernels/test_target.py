@@ -2,6 +2,7 @@
 
 import ast
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import hiprt
 from hiprt import kernels
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.tuning.arch import amd, cpu, nvidia
-from hiprt.kernels.tuning.target import FAMILIES, force_generic, make_target, target_of
+from hiprt.kernels.tuning.target import FAMILIES, force_generic, make_target, target_of, use_target
 from hiprt.provider import CPU, NVIDIA, ROCM
 
 ARCH = re.compile(r"^(sm_\d|gfx|hiprt-cpu)")
@@ -83,6 +84,26 @@ def test_a_device_has_one_target_a_way_of_running(stream):
         assert not generic.takes_loops
     assert target_of(stream) is target
     assert generic.is_generic == target.takes_loops
+
+
+def test_plans_of_another_target_are_kept_apart(stream):
+    """Within the block ops plan anew; behind it, also behind an error, the plans of before are taken."""
+    x, launches, target = hiprt.array(np.ones(64, np.float32)), [], target_of(stream)
+    other = replace(target, table=replace(target.table))
+    before = Launch.watch(lambda launch, _: launches.append(launch))
+    try:
+        kernels.rms_norm(x, x, 1e-6)
+        with pytest.raises(ZeroDivisionError), use_target(stream.device, other):
+            assert target_of(stream) is other
+            kernels.rms_norm(x, x, 1e-6)
+            raise ZeroDivisionError
+        kernels.rms_norm(x, x, 1e-6)
+    finally:
+        Launch.watch(before)
+    first, inside, again = launches
+    assert first is again
+    assert first is not inside
+    assert target_of(stream) is target
 
 
 @pytest.mark.only("cpu", reason="other devices have one branch")
