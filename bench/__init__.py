@@ -22,6 +22,7 @@ BENCHES = {
     "roofline": "a model of decode on AMD GPUs that are not here, from instruction counts and bytes",
     "isa": "every kernel as machine code of AMD GPUs in an emulator, beside its reference",
     "kernels": "the hot kernels at the shapes of models: time, GB/s, share of the device's bandwidth",
+    "rings": "the vector rings with which a step of several texts takes the least time: how NVIDIA's table is made",
     "checks": "how much slower kernels run on the CPU device while they are checked",
     "peers": "the same workloads through torch, CuPy, MLX and llama.cpp, where they are installed",
     "plot": "pictures of results",

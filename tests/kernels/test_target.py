@@ -2,6 +2,7 @@
 
 import ast
 import re
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -93,7 +94,7 @@ def test_plans_of_another_target_are_kept_apart(stream):
     before = Launch.watch(lambda launch, _: launches.append(launch))
     try:
         kernels.rms_norm(x, x, 1e-6)
-        with pytest.raises(ZeroDivisionError), use_target(stream.device, other):
+        with suppress(ZeroDivisionError), use_target(stream.device, other):
             assert target_of(stream) is other
             kernels.rms_norm(x, x, 1e-6)
             raise ZeroDivisionError

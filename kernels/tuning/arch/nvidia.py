@@ -62,12 +62,12 @@ H200 = Table(
     # A token of 35B-A3B and of 30B-A3B, of whose experts codes are asked for before the choice is known to be made: 19
     # and 12 us less than with three steps so early. 8 texts of 35B-A3B are 5 % slower with one.
     expert_rings={(2048, 4608): Ring(2, 6, 3, 1, 1, 128), (2048, 6144): Ring(2, 6, 4, 1, 1, 132)},
-    # Measured by the whole decode step, those of 2,560 and more columns on H200s on 2026-11-29: for those of the least
-    # cost they give 4 vectors of 4B 1,134 us for 1,330, of 8B 1,582 for 1,769, and of 32B 5,542 for 6,443. Those of 8
-    # vectors, and of 4 of 4B, have been searched again since rows of codes lie on whole lines, and those of 8 vectors
-    # of 4B and 8B since clusters have stages: 1,171 us for 1,182 and 1,675 for 1,737. The others were measured on an
-    # H100 on 2026-11-28: 0.6B 695 us for 749, 1.7B 957 for 997, 4 vectors of 0.6B 620 for 646. Some H200s have room for
-    # 14 clusters of eight only.
+    # Measured by the whole decode step, as `hiprt bench rings` does it, those of 2,560 and more columns on H200s on
+    # 2026-11-29: for those of the least cost they give 4 vectors of 4B 1,134 us for 1,330, of 8B 1,582 for 1,769, and
+    # of 32B 5,542 for 6,443. Those of 8 vectors, and of 4 of 4B, have been searched again since rows of codes lie on
+    # whole lines, and those of 8 vectors of 4B and 8B since clusters have stages: 1,171 us for 1,182 and 1,675 for
+    # 1,737. The others were measured on an H100 on 2026-11-28: 0.6B 695 us for 749, 1.7B 957 for 997, 4 vectors of 0.6B
+    # 620 for 646. Some H200s have room for 14 clusters of eight only.
     vector_rings={
         (4096, 1024, 4): VectorRing(RINGS[4096, 1024], 2, 3, 1, 0, 4, 132),
         (6144, 1024, 4): VectorRing(RINGS[6144, 1024], 3, 2, 1, 0, 8, 132),
