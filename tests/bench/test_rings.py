@@ -35,6 +35,7 @@ from hiprt.kernels.tuning.rings import Ring, ring_of
 from hiprt.kernels.tuning.target import force_generic, make_target, target_of, use_target
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.kernels.tuning.vector_rings import VectorRing, vector_ring_configuration, vector_ring_of, vector_rings
+from hiprt.loaded_modules import modules
 from hiprt.provider import NVIDIA
 
 TARGET = make_target("sm_90", 132, 32, NVIDIA)
@@ -408,6 +409,25 @@ def test_a_step_takes_the_rings_that_it_is_given(small):
     step.drawn = step.drawn + 1
     with pytest.raises(ValueError, match="with the rings of the table"):
         step.us({}, 1)
+
+
+@pytest.mark.parametrize("name", ["o", "head"])
+def test_what_is_compiled_ahead_is_what_the_step_loads(small, monkeypatch, name):
+    loaded, load = [], modules.load
+
+    def loads(text, file, *, options, device):
+        loaded.append((text, file, tuple(options), ()))
+        return load(text, file, options=options, device=device)
+
+    with use_stream(small):
+        model = preset("small")
+        step = TimedStep(model, small, 2, 1)
+        (one,) = (each for each in ring_products(step.run.issue, model, small) if each.name == name)
+    monkeypatch.setattr(modules, "load", loads)
+    for ring in (one.ring._replace(teams=1, depth=1, early=0, helpers=helpers) for helpers in (0, 3)):
+        loaded.clear()
+        step.us({one.key: ring}, 1)
+        assert set(one.sources(ring, target_of(small), small.device.provider)) <= set(loaded)
 
 
 def test_a_search_of_a_small_preset(small, capsys, tmp_path, monkeypatch):
