@@ -52,9 +52,8 @@ def retire(block: Any) -> None:
     """Give a block back, and let owners go whose memory is idle by now; wait for that if too much retires (G9)."""
     core.lib.hiprt_books_give(external.core, block)
     external.settle(wait=False)
-    external.give_back()
     most = flags.alloc_defer_max_mb << 20
     if most and core.lib.hiprt_books_retiring(external.core, core.ffi.NULL) > most:
         external.drains += 1
         external.settle()
-        external.give_back()
+    external.give_back()  # last: work may have ended since it was asked for

@@ -135,6 +135,31 @@ def test_too_much_is_waited_for(stream):
     gate.close()
 
 
+def test_work_that_ends_during_a_drop_lets_the_owner_go(stream, monkeypatch):
+    """Where it ends behind the first look for idle memory, nothing is waited for, and the owner goes all the same."""
+    gate, books = Gate(stream), external
+    x, owner = wrapped(stream, 1 << 19)
+    settle, give_back = books.settle, books.give_back
+
+    def settled(*args, wait=True, **options):
+        if wait:
+            gate.release()
+        settle(*args, wait=wait, **options)
+
+    def given_back(**options):
+        count = give_back(**options)
+        gate.open()
+        return count
+
+    monkeypatch.setattr(books, "settle", settled)
+    monkeypatch.setattr(books, "give_back", given_back)
+    gate.shut()
+    with hiprt.flags.override(alloc_defer_max_mb=1):
+        del x
+    assert owner() is None
+    gate.close()
+
+
 def test_without_the_allocator_a_drop_waits(stream):
     """The base alone has no books: the stream is waited for."""
     before = set_adopter(None)
