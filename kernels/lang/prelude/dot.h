@@ -155,8 +155,11 @@ HIPRT_INLINE pack<uint, 16 / BITS> arranged(const half* x) {
 #endif
 HIPRT_LOAD_FOUR(load_now, "ld.global")
 // This load bypasses the nearest cache, because weights are read once. What it brings is the first to leave the next one, where
-// the instructions of the kernels behind and what little they read stay then. The number is what NVIDIA's createpolicy gives
-// for that; the instruction itself would stand before each load.
+// the instructions of the kernels behind and what little they read stay then.
+#if HIPRT_TARGET_NVIDIA
+// What NVIDIA's createpolicy gives for that; the instruction itself would stand before each load.
+constexpr ulong FIRST_TO_LEAVE = 0x12f0000000000000ull;
+#endif
 #if HIPRT_TARGET_AMD
 typedef uint four_words __attribute__((ext_vector_type(4)));
 HIPRT_INLINE pack<uint, 4> load_past(const pack<uint, 4>* from) {
@@ -168,7 +171,7 @@ HIPRT_INLINE pack<uint, 4> load_past(const pack<uint, 4>* from) {
   pack<uint, 4> v;
   asm volatile("ld.global.L1::no_allocate.L2::cache_hint.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                : "=r"(v.values[0]), "=r"(v.values[1]), "=r"(v.values[2]), "=r"(v.values[3])
-               : "l"(from), "l"(0x12f0000000000000ull));
+               : "l"(from), "l"(FIRST_TO_LEAVE));
   return v;
 }
 #else

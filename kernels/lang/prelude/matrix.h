@@ -9,36 +9,26 @@ HIPRT_INLINE void copy_async(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(uint(__cvta_generic_to_shared(to))), "l"(from) : "memory");
 }
 // Copies of 4, 8 or 16 bytes that end together, and the wait for all but the newest N such lots. What those of 16 bytes bring,
-// weights, leaves the L2 cache first, as that of `load_once` does.
+// weights, leaves the L2 cache first, as that of `load_once` does. Those need no branch: where `is_there` is false zeros are
+// written and nothing is read.
+HIPRT_INLINE void copy_later_if(void* to, const void* from, bool is_there) {
+  const uint at = uint(__cvta_generic_to_shared(to)), bytes = is_there ? 16 : 0;
 #if __CUDA_ARCH__ >= 900
-#define HIPRT_COPY_ONCE(sizes, ...)                                                                         \
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16" sizes ";"                 \
-               : : "r"(uint(__cvta_generic_to_shared(to))), "l"(from), "l"(0x12f0000000000000ull), ##__VA_ARGS__ : "memory")
-#define HIPRT_FIRST_TO_LEAVE ", %2"
-#define HIPRT_IF_THERE ", %3, %2"
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;"
+               : : "r"(at), "l"(from), "r"(bytes), "l"(FIRST_TO_LEAVE) : "memory");
 #else
-#define HIPRT_COPY_ONCE(sizes, ...)                                                                         \
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16" sizes ";"                                \
-               : : "r"(uint(__cvta_generic_to_shared(to))), "l"(from), ##__VA_ARGS__ : "memory")
-#define HIPRT_FIRST_TO_LEAVE ""
-#define HIPRT_IF_THERE ", %2"
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
 #endif
+}
 template <uint BYTES>
 HIPRT_INLINE void copy_later(void* to, const void* from) {
   if (BYTES == 16) {
-    HIPRT_COPY_ONCE(HIPRT_FIRST_TO_LEAVE);
+    copy_later_if(to, from, true);
   } else {
     const uint at = uint(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" : : "r"(at), "l"(from), "n"(BYTES) : "memory");
   }
 }
-// A copy of 16 bytes without a branch: where `is_there` is false zeros are written and nothing is read.
-HIPRT_INLINE void copy_later_if(void* to, const void* from, bool is_there) {
-  HIPRT_COPY_ONCE(HIPRT_IF_THERE, "r"(is_there ? 16 : 0));
-}
-#undef HIPRT_COPY_ONCE
-#undef HIPRT_FIRST_TO_LEAVE
-#undef HIPRT_IF_THERE
 HIPRT_INLINE void end_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 template <int N>
 HIPRT_INLINE void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory"); }

@@ -41,7 +41,7 @@ HIPRT_INLINE void copy_bulk(uint to, const void* from, uint bytes, uint barrier)
 // The same for weights, which leave the L2 cache first.
 HIPRT_INLINE void copy_bulk_once(uint to, const void* from, uint bytes, uint barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier), "l"(0x12f0000000000000ull)
+               "l"(from), "r"(bytes), "r"(barrier), "l"(FIRST_TO_LEAVE)
                : "memory");
 }
 // `turn`: 0 for the first use of the stage, 1 for the second, 0 for the third.

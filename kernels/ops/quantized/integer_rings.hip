@@ -13,8 +13,8 @@
 // up lies `between` rows behind its gate.
 //
 // With ROUTED the first ROUTERS threadgroups compute the logits of a router, and in each of the others a simdgroup chooses by
-// them (experts/router.h) while its neighbours prepare x. Without such threadgroups the kernel before has left them: that kernel is one with
-// LEAVES_LOGITS, a plain matrix of WHOLE rows.
+// them (experts/router.h) while its neighbours prepare x. Without such threadgroups the kernel before has left them: that
+// kernel is one with LEAVES_LOGITS, a plain matrix of WHOLE rows.
 //
 // With LEAVES_PLACE the place of the largest result is found too: each threadgroup leaves that of its own rows in a word, and
 // the last one waits for the words of those before it (reduction/largest_word.h).

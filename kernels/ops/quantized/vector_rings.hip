@@ -178,10 +178,13 @@ const auto fetch = [&](uint stage) {  // without branches, between which a compi
 for (uint d = 0; has_tiles && d < uint(EARLY); d++) fetch(d * STAGE);
 // Where no codes are asked for before x, scales come behind it too, and the barrier before them.
 constexpr bool IS_X_FIRST = EARLY == 0 && !COPIES;
-if (!IS_X_FIRST) threadgroup_barrier(mem_flags::mem_threadgroup);
+const auto bring_first_scales = [&] {
+  threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
-if (IS_APART && !IS_X_FIRST) bring(0);
+  if (IS_APART) bring(0);
 #endif
+};
+if (!IS_X_FIRST) bring_first_scales();
 
 // A step behind the last, or a vector behind the last, is read where another lies, and left out when it is written.
 constexpr bool IS_FULL = VECTORS % (BUNDLE * PARTNERS) == 0;  // each bundle has all its vectors
@@ -232,10 +235,7 @@ if (COPIES) {
 #endif
 #pragma unroll
 for (uint k = 0; k < ASKED; k++) ask_for_x(k, member + k * MEMBERS);
-if (IS_X_FIRST) threadgroup_barrier(mem_flags::mem_threadgroup);
-#if HIPRT_TARGET_NVIDIA
-if (IS_APART && IS_X_FIRST) bring(0);
-#endif
+if (IS_X_FIRST) bring_first_scales();
 #pragma unroll 1
 for (uint d = EARLY; has_tiles && d < uint(DEPTH); d++) fetch(d * STAGE);
 #if HIPRT_TARGET_NVIDIA
