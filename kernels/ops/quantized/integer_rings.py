@@ -10,7 +10,16 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.tuning.rings import TEMPLATE, shared_bytes
 from hiprt.kernels.tuning.target import Target
 
-__all__ = ["ARGUMENTS", "CONSTANTS", "LEAVES_PLACE", "PLANES", "arguments_of", "constants_of", "ring_kernel"]
+__all__ = [
+    "ARGUMENTS",
+    "CONSTANTS",
+    "LEAVES_PLACE",
+    "PLANES",
+    "arguments_of",
+    "constants_of",
+    "parameters_of",
+    "ring_kernel",
+]
 
 BODY = "quantized/integer_rings.hip"
 # How x is brought to 16 bits, here and for several vectors.
@@ -60,6 +69,13 @@ def arguments_of(declared: Container[str]) -> list[str]:
     return [line for name, line in ARGUMENTS.items() if name not in declared]
 
 
+def parameters_of(template: Mapping[str, str], ring: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of such a kernel: dtypes, the format of the codes, those of a ring, and its others."""
+    dtypes = {parameter: kind for parameter, kind in template.items() if kind == "dtype"}
+    others = {parameter: kind for parameter, kind in template.items() if kind != "dtype"}
+    return {"T": "dtype", **dtypes, "GROUP": "int", "BITS": "int", "WIDTH": "int", **ring, **others}
+
+
 def ring_kernel(
     name: str,
     *,
@@ -99,8 +115,6 @@ def ring_kernel(
     def shared(values: Mapping[str, Any], target: Target) -> int:
         return max(shared_bytes({**values, "WIDTH": width(values)}, target), other_bytes(values))
 
-    dtypes = {parameter: kind for parameter, kind in template.items() if kind == "dtype"}
-    others = {parameter: kind for parameter, kind in template.items() if kind != "dtype"}
     declared = {**template, **inputs, **scalars}
     lines = [*constants_of(declared, matrices, is_gated), *arguments_of(declared)]
     lines.append(ROUTED if "ROUTERS" in template else NOT_ROUTED)
@@ -113,7 +127,7 @@ def ring_kernel(
         updates=updates,
         outputs=outputs,
         scalars=scalars,
-        template={"T": "dtype", **dtypes, "GROUP": "int", "BITS": "int", "WIDTH": "int", **TEMPLATE, **others},
+        template=parameters_of(template, TEMPLATE),
         headers=(PLANES, *headers),
         threads=lambda values: 32 * int(values["TEAMS"]) * int(values["SPLIT"]),
         ahead=ahead,

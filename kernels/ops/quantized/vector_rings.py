@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.quantized.integer_rings import ARGUMENTS, CONSTANTS, LEAVES_PLACE, PLANES
+from hiprt.kernels.ops.quantized.integer_rings import ARGUMENTS, CONSTANTS, LEAVES_PLACE, PLANES, parameters_of
 from hiprt.kernels.tuning.vector_rings import TEMPLATE, shared_bytes
 
 __all__ = ["vector_ring_kernel"]
@@ -36,8 +36,6 @@ def vector_ring_kernel(
         The parameters besides T, GROUP, BITS, WIDTH and those of a vector ring. `ABSENT` defines what a declaration may
         leave out.
     """
-    dtypes = {parameter: kind for parameter, kind in template.items() if kind == "dtype"}
-    others = {parameter: kind for parameter, kind in template.items() if kind != "dtype"}
     lines = [line for name, line in ABSENT.items() if name not in {**template, **inputs}]
     lines += [LEAVES_PLACE] if "place" in outputs else []
     return Kernel(
@@ -46,7 +44,7 @@ def vector_ring_kernel(
         updates=updates,
         outputs=outputs,
         scalars={"columns": "uint", "eps": "float"},
-        template={"T": "dtype", **dtypes, "GROUP": "int", "BITS": "int", "WIDTH": "int", **TEMPLATE, **others},
+        template=parameters_of(template, TEMPLATE),
         headers=(PLANES, "quantized/bundle_joins.h", *headers),
         threads=lambda values: 32 * (values["TEAMS"] * values["SPLIT"] // values["SHARERS"] + values["HELPERS"]),
         cluster=lambda values: int(values["SHARERS"] * values["PARTNERS"]),
