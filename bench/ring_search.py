@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product as product_of
 
+from hiprt.bench.engine.errors import summary
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.kernels.tuning.vector_rings import (
     MOST_SIMDGROUPS,
@@ -32,7 +33,6 @@ __all__ = [
     "Turn",
     "Wait",
     "neighbours",
-    "reason",
 ]
 
 MARGIN = 0.001  # of the step's time, by which a ring has to be faster
@@ -242,7 +242,7 @@ class Search:
         except KeyboardInterrupt:
             self.ended = INTERRUPTED
         except Exception as error:
-            self.ended = reason(error)
+            self.ended = summary(error)
 
     @property
     def is_over(self) -> bool:
@@ -302,10 +302,5 @@ class Search:
         try:
             return self.time({**self.rings, turn.name: ring}, repeat)
         except Exception as error:
-            turn.failed.append((ring, reason(error)))
+            turn.failed.append((ring, summary(error)))
             return None
-
-
-def reason(error: Exception) -> str:
-    """Return why something failed as one line."""
-    return " ".join((str(error) or type(error).__name__).split())

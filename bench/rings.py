@@ -21,10 +21,11 @@ from typing import Any
 from hiprt import Stream, use_stream
 from hiprt.bench.check import INTERRUPTED as STATUS, write
 from hiprt.bench.compile_pool import CompilePool
+from hiprt.bench.engine.errors import summary as reason
 from hiprt.bench.engine.models import PRESETS, preset
 from hiprt.bench.graph import positive
 from hiprt.bench.ring_products import RingProduct, ring_products
-from hiprt.bench.ring_search import CAREFUL, ENDS, INTERRUPTED, MARGIN, Search, Turn, Wait, reason
+from hiprt.bench.ring_search import CAREFUL, ENDS, INTERRUPTED, MARGIN, Search, Turn, Wait
 from hiprt.bench.timed_step import CONTEXT, TimedStep
 from hiprt.command import set_run
 from hiprt.kernels.tuning.rings import Ring
