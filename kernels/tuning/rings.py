@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["TEMPLATE", "Ring", "RingCost", "ring_configuration", "ring_of", "rings", "routed_ring_of", "shared_bytes"]
 
 # The template parameters that a ring gives to the kernels.
-TEMPLATE = {"TEAMS": "int", "SPLIT": "int", "DEPTH": "int", "PER": "int", "EARLY": "int", "RESIDENT": "int"}
+TEMPLATE = {
+    "TEAMS": "int",
+    "SPLIT": "int",
+    "DEPTH": "int",
+    "PER": "int",
+    "EARLY": "int",
+    "RESIDENT": "int",
+    "ONE_ROUND": "bool",
+}
 REGISTERS = 65536  # registers of a processor
 MOST_SIMDGROUPS = 20  # simdgroups of a threadgroup
 DEEPEST = 6
@@ -188,11 +196,14 @@ def shared_bytes(template: Mapping[str, Any], target: Target) -> int:
     return max(needed, ALONE if is_alone else 0)
 
 
-def ring_configuration(product: Product, ring: Ring, target: Target, tokens: int = 1) -> Configuration:
-    """Return the launch of a kernel of rings.
+def ring_configuration(
+    product: Product, ring: Ring, target: Target, tokens: int = 1, routers: int = 0
+) -> Configuration:
+    """Return the launch of a kernel of rings, of whose threadgroups the first `routers` have no tiles.
 
     Several tokens with experts of their own have as many threadgroups together as one has. Each then has more tiles, of
-    which more go before sums are put together.
+    which more go before sums are put together. A kernel whose sums are all put together at once (ONE_ROUND) is compiled
+    without what further rounds need, a sixth of its instructions or more.
 
     Raises
     ------
@@ -209,8 +220,8 @@ def ring_configuration(product: Product, ring: Ring, target: Target, tokens: int
     ):
         raise ValueError(f"qmv: {ring} does not fit {product}")
     resident = -(-ring.groups // target.compute_units) if "matrix" in target.features else 1
-    groups = max(1, min(ring.groups // tokens, product.tiles))
-    turns = -(-product.tiles // (groups * ring.teams))
+    groups = max(1, min((ring.groups - routers) // tokens, product.tiles))
+    turns, at_once = -(-product.tiles // (groups * ring.teams)), max(1, ring.depth // own)
     form = product.group, product.bits, product.width, ring.teams, ring.split
     while (
         tokens > 1
@@ -218,8 +229,9 @@ def ring_configuration(product: Product, ring: Ring, target: Target, tokens: int
         and needed_bytes(*form, 2 * ring.per) * resident <= SHARED_BYTES
     ):
         ring = ring._replace(per=2 * ring.per)
+    ring = ring._replace(per=min(ring.per, -(-turns // at_once) * at_once))
     return Configuration(
-        (groups, tokens, 1),
+        (routers + groups, tokens, 1),
         (ring.teams * ring.split * 32, 1, 1),
-        dict(zip(TEMPLATE, (*ring[:-1], resident))),
+        dict(zip(TEMPLATE, (*ring[:-1], resident, turns <= ring.per))),
     )

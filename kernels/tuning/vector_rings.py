@@ -25,6 +25,7 @@ TEMPLATE = {
     "PARTNERS": "int",
     "COPIES": "int",
     "VECTORS": "int",
+    "ONE_ROUND": "bool",
 }
 MOST_VECTORS = 8
 SIMDGROUPS = 16  # simdgroups with tiles at which a processor runs at full speed
@@ -196,7 +197,7 @@ def shared_bytes(template: Mapping[str, Any], target: Target) -> int:
 
 
 def vector_ring_configuration(product: Product, ring: VectorRing) -> Configuration:
-    """Return the launch of the kernel.
+    """Return the launch of the kernel, ONE_ROUND of which is as in `hiprt.kernels.tuning.rings.ring_configuration`.
 
     Raises
     ------
@@ -223,6 +224,7 @@ def vector_ring_configuration(product: Product, ring: VectorRing) -> Configurati
     ):
         raise ValueError(f"qmv: {ring} does not fit {product}")
     shared = ring.teams, alone.split, ring.depth, ring.per, ring.early, ring.helpers, ring.sharers, ring.partners
-    template = dict(zip(TEMPLATE, (*shared, ring.copies, product.batch)))
     groups = min(ring.groups, product.tiles) // in_cluster * in_cluster
+    is_one_round = pairs_of(product, groups // ring.sharers) <= ring.teams * ring.per
+    template = dict(zip(TEMPLATE, (*shared, ring.copies, product.batch, is_one_round)))
     return Configuration((groups, 1, 1), (simdgroups * 32, 1, 1), template)

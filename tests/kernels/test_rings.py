@@ -208,6 +208,33 @@ def test_rings_fit(tiles, steps, group, bits):
     assert shared_bytes(named(group, bits, product.width, plan.template), H200) <= 227 << 10
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    tiles=st.integers(1, 3000),
+    groups=st.integers(17, 400),
+    teams=st.integers(1, 12),
+    turns=st.integers(1, 6),
+    depth=st.sampled_from((1, 2, 4, 8, 16)),
+    routers=st.sampled_from((0, 0, 1, 16)),
+    sharers=st.sampled_from((1, 2, 4)),
+)
+def test_one_round_has_all_tiles(tiles, groups, teams, turns, depth, routers, sharers):
+    """Where it is said, the threadgroup with the most tiles has no more than are put together at once."""
+    product, at_once = Product(8 * tiles, 4096, 1, 64, 4, False), max(1, depth // 4)
+    ring = Ring(teams, 4, depth, turns * at_once, 0, groups)
+    plan = ring_configuration(product, ring, H200, routers=routers)
+    most = -(-tiles // (plan.grid[0] - routers))
+    assert plan.grid[0] == routers + min(groups - routers, tiles)
+    assert plan.template["PER"] % at_once == 0
+    assert plan.template["PER"] <= ring.per
+    assert plan.template["ONE_ROUND"] == (most <= teams * plan.template["PER"]) == (most <= teams * ring.per)
+    several = VectorRing(Ring(1, 4, 1, 1, 0, 1), min(teams, 4), 1, min(turns, 3), 0, 0, groups, sharers)
+    if tiles >= sharers:
+        plan = vector_ring_configuration(product._replace(width=1024, batch=2), several)
+        most = -(-tiles // (plan.grid[0] // sharers))
+        assert plan.template["ONE_ROUND"] == (most <= 2 * several.teams * several.per)
+
+
 def named(group, bits, width, ring):
     """The template of a kernel of rings, by name."""
     return {"GROUP": group, "BITS": bits, "WIDTH": width, **ring}

@@ -11,19 +11,29 @@ HIPRT_INLINE void copy_async(void* to, const void* from) {
 // Copies of 4, 8 or 16 bytes that end together, and the wait for all but the newest N such lots. What those of 16 bytes bring,
 // weights, leaves the L2 cache first, as that of `load_once` does. Those need no branch: where `is_there` is false zeros are
 // written and nothing is read.
-HIPRT_INLINE void copy_later_if(void* to, const void* from, bool is_there) {
-  const uint at = uint(__cvta_generic_to_shared(to)), bytes = is_there ? 16 : 0;
+//
+// The `and`, which changes nothing, keeps a place in one register. Where NVRTC 13.0.88 adds a part that all lanes have in common,
+// it takes the register of the policy for it, and a GPU stops at an illegal instruction. It can go with the first NVRTC that
+// compiles copies in a loop over stages without it (test_rows_of_a_gpu_have_the_bits_of_one).
+typedef uint copy_place;
+HIPRT_INLINE copy_place place_of_copy(const void* to) {
+  copy_place place = uint(__cvta_generic_to_shared(to));
+  asm volatile("and.b32 %0, %0, 0x7fffffff;" : "+r"(place));
+  return place;
+}
+HIPRT_INLINE void copy_later_if(copy_place to, const void* from, bool is_there) {
+  const uint bytes = is_there ? 16 : 0;
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;"
-               : : "r"(at), "l"(from), "r"(bytes), "l"(FIRST_TO_LEAVE) : "memory");
+               : : "r"(to), "l"(from), "r"(bytes), "l"(FIRST_TO_LEAVE) : "memory");
 #else
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" : : "r"(to), "l"(from), "r"(bytes) : "memory");
 #endif
 }
 template <uint BYTES>
 HIPRT_INLINE void copy_later(void* to, const void* from) {
   if (BYTES == 16) {
-    copy_later_if(to, from, true);
+    copy_later_if(place_of_copy(to), from, true);
   } else {
     const uint at = uint(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" : : "r"(at), "l"(from), "n"(BYTES) : "memory");
@@ -75,7 +85,9 @@ namespace hiprt {
 // Where there are no such copies, they are there at once.
 template <uint BYTES>
 HIPRT_INLINE void copy_later(void* to, const void* from) { __builtin_memcpy(to, from, BYTES); }
-HIPRT_INLINE void copy_later_if(void* to, const void* from, bool is_there) {
+typedef char* copy_place;
+HIPRT_INLINE copy_place place_of_copy(void* to) { return (char*)to; }
+HIPRT_INLINE void copy_later_if(copy_place to, const void* from, bool is_there) {
   if (is_there) __builtin_memcpy(to, from, 16);
 }
 HIPRT_INLINE void end_copies() {}

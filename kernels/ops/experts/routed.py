@@ -204,7 +204,7 @@ def routed_of(
     if found is None:
         return None
     ring, routers = found
-    configuration = ring_configuration(whole, ring, target)
+    configuration = ring_configuration(whole, ring, target, routers=routers)
     template = {
         "T": x.dtype,
         "GROUP": group_size,

@@ -35,6 +35,7 @@ constexpr uint ROUND = TEAMS * PER;                         // tiles whose sums 
 constexpr uint MEMBERS = TEAMS * SPLIT, PACKS = STEP / 8;
 constexpr uint LENGTH = OWN < uint(DEPTH) ? OWN : uint(DEPTH);     // steps of a tile that are on their way
 constexpr uint TURNS = OWN < uint(DEPTH) ? uint(DEPTH) / OWN : 1;  // tiles that are
+constexpr bool ONE_TURN = ONE_ROUND && PER == TURNS;               // nothing comes behind a team's first tiles
 constexpr uint BLOCK = 17, HELD = BLOCK * FIELDS;                  // pieces of x of a field, behind them one of zeros; of a step
 typedef pack<uint, 4> piece;
 extern __shared__ piece copied[];
@@ -165,15 +166,18 @@ const auto bring = [&](uint round) {  // by a simdgroup, or by all where rows li
     }
   }
 };
+const auto bring_first = [&] {
+  bring(0);
+  if (!ONE_ROUND) bring(1);
+};
 if (member == 0) {
   if (lane == 0) {
     begin_stage(arrived, IS_APART ? MEMBERS * 32 : 1);
-    begin_stage(arrived + 8, IS_APART ? MEMBERS * 32 : 1);
+    if (!ONE_ROUND) begin_stage(arrived + 8, IS_APART ? MEMBERS * 32 : 1);
     stages_begun();
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
-  if (!IS_ROUTED && !IS_APART) bring(0);
-  if (!IS_ROUTED && !IS_APART) bring(1);
+  if (!IS_ROUTED && !IS_APART) bring_first();
 }
 constexpr uint COPIED = 4 * SCALE_BYTES / 16;
 #else
@@ -201,10 +205,7 @@ for (uint i = thread_index_in_threadgroup; i < SPLIT * OWN * FIELDS; i += MEMBER
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
-if (IS_APART) {
-  bring(0);
-  bring(1);
-}
+if (IS_APART) bring_first();
 #endif
 #if ROUTED
 // One simdgroup chooses while the others prepare x. Another one has gone through the same instructions with zeros before the
@@ -240,12 +241,9 @@ if (GUESSES) {
   if (is_second_time) {
 #if HIPRT_TARGET_NVIDIA
     if (first_tile < end_tile) wait_for_stage(arrived, 0);
-    if (first_tile + ROUND < end_tile) wait_for_stage(arrived + 8, 0);
+    if (!ONE_ROUND && first_tile + ROUND < end_tile) wait_for_stage(arrived + 8, 0);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (member == 0) {
-      bring(0);
-      bring(1);
-    }
+    if (member == 0) bring_first();
 #endif
 #pragma unroll
     for (uint d = 0; d < uint(EARLY); d++) fetch_first(d);
@@ -312,10 +310,7 @@ for (uint base = 0; base < SHARE; base += RUNS) {
 #if ROUTED
 threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
-if (member == 0) {
-  bring(0);
-  bring(1);
-}
+if (member == 0) bring_first();
 #endif
 #pragma unroll
 for (uint d = 0; d < uint(DEPTH); d++) fetch_first(d);
@@ -368,8 +363,8 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
 #pragma unroll 1
         for (uint first = 0; first < OWN; first += LENGTH) {
           // What is asked for meanwhile: the next steps of this tile, or the first of the team's next one.
-          const bool is_last = first + LENGTH >= OWN, is_any = !is_last || after < end_tile;
-          const uint next = is_last ? min(after, end_tile - 1) : tile, next_own = is_last ? 0u : first + LENGTH;
+          const bool is_last = first + LENGTH >= OWN, is_any = !is_last || (!ONE_TURN && after < end_tile);
+          const uint next = is_last && !ONE_TURN ? min(after, end_tile - 1) : tile, next_own = is_last ? 0u : first + LENGTH;
           const device uint* const next_low = CHOICE == SUMMED ? weight : codes_at(next, next_own, false);
           const device uint* const next_high = CHOICE == SUMMED ? weight : codes_at(next, next_own, true);
           const threadgroup piece* const column_from = column + first * HELD;
@@ -430,12 +425,13 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
         if (t == 0) partial[(turn * ROUND + tile - base) * (SPLIT * 8) + partial_at] = total;
       }
     }
+    if (ONE_TURN) break;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
-  if (IS_APART || member == 0) bring(round + 2);
+  if (!ONE_ROUND && (IS_APART || member == 0)) bring(round + 2);
 #endif
-  for (uint i = thread_index_in_threadgroup; i < (stop - base) * OUTPUTS; i += MEMBERS * 32) {
+  const auto leave_result = [&](uint i) {
     const uint output = i % OUTPUTS;
     const threadgroup float* const from = partial + (turn * ROUND + i / OUTPUTS) * (SPLIT * 8) + output;
     float value = 0.0f, other = 0.0f, squared = 0.0f;
@@ -459,7 +455,14 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
 #if LEAVES_LOGITS
     made[(base - first_tile) * 8 + i] = float(result) * norms[(base - first_tile) * 8 + i];
 #endif
+  };
+  const uint outputs = (stop - base) * OUTPUTS;
+  if (ONE_ROUND) {  // few instructions are worth more than few branches where they run once
+#pragma unroll 1
+    for (uint i = thread_index_in_threadgroup; i < outputs; i += MEMBERS * 32) leave_result(i);
+    break;
   }
+  for (uint i = thread_index_in_threadgroup; i < outputs; i += MEMBERS * 32) leave_result(i);
 }
 #if ROUTED
 // The last threadgroup that has taken the logits leaves zeros.

@@ -26,6 +26,7 @@ constexpr uint HERE = SPLIT / SHARERS, STEPS_HERE = SHARERS > 1 ? OWN * HERE : S
 constexpr uint MEMBERS = TEAMS * HERE + HELPERS, THREADS = MEMBERS * 32;
 constexpr uint PARTS = GATED ? 2 : 1, OUTPUTS = 8 / PARTS;  // of a tile; gated: 4 rows of each half
 constexpr uint ROUND = 2 * TEAMS * PER;                     // tiles whose sums are put together at once
+constexpr bool ONE_TURN = ONE_ROUND && PER == 1;            // nothing comes behind a team's first tiles
 constexpr bool WIDE = VECTORS > 4;
 constexpr uint PLANES = WIDE ? 2 : 1, EACH_LANE = WIDE ? 2 : 1;  // planes of an instruction, and vectors of a lane's result
 constexpr uint PRODUCTS = STEP / 32;                             // matrix instructions of a step and plane
@@ -88,14 +89,14 @@ const auto row_of = [&](uint tile, uint local) {
 begin_next();
 
 // Stages: of scales of two rounds, of x that partners give, of sums of two rounds that sharers give, and of x by bundles.
-constexpr uint X_STAGES = PARTNERS > 1 ? 1 : 0, SUM_STAGES = SHARERS > 1 ? 2 : 0;
-threadgroup ulong full[2 + X_STAGES + SUM_STAGES + (COPIES ? BUNDLES : 0)];
+constexpr uint IN_TURN = ONE_ROUND ? 1 : 2, X_STAGES = PARTNERS > 1 ? 1 : 0, SUM_STAGES = SHARERS > 1 ? IN_TURN : 0;
+threadgroup ulong full[IN_TURN + X_STAGES + SUM_STAGES + (COPIES ? BUNDLES : 0)];
 #if HIPRT_TARGET_NVIDIA
 const uint arrived = in_shared(full);
 #else
 const uint arrived = 0;
 #endif
-const uint x_given = arrived + 16, sums_given = x_given + X_STAGES * 8, x_arrived = sums_given + SUM_STAGES * 8;
+const uint x_given = arrived + IN_TURN * 8, sums_given = x_given + X_STAGES * 8, x_arrived = sums_given + SUM_STAGES * 8;
 const uint squares_given = SHARERS > 1 ? sums_given : x_given;  // what results are multiplied by is found behind either
 const auto give = [&](auto* at, auto value) {  // to the partners
 #pragma unroll
@@ -137,8 +138,7 @@ const auto bring = [&](uint round) {  // by all threads where rows lie apart, el
   }
 };
 if (thread_index_in_threadgroup == 0) {
-  begin_stage(arrived, IS_APART ? THREADS : 1);
-  begin_stage(arrived + 8, IS_APART ? THREADS : 1);
+  for (uint i = 0; i < IN_TURN; i++) begin_stage(arrived + i * 8, IS_APART ? THREADS : 1);
   for (uint at = x_given; at < arrived + sizeof(full); at += 8) begin_stage(at, 1);
   stages_begun();
   if (PARTNERS > 1) {
@@ -160,19 +160,19 @@ uint next_tile = first_tile + team * 2, next_own = 0;
 const device uint* upper = weight + size_t(row_of(next_tile, row)) * (STEPS * 32) + split * 32 + lane % 8 * 4;
 const device uint* lower = upper + (GATED ? columns : 4u) * size_t(STEPS * 32);
 const auto fetch = [&](uint stage) {  // without branches, between which a compiler could move nothing
-  const bool is_last = next_own + 1 == OWN, is_there = has_last || !is_last;
+  const bool is_last = next_own + 1 == OWN, is_there = (has_last || !is_last) && (!ONE_TURN || next_own < OWN);
+  const copy_place to_upper = place_of_copy(ring + stage + own_piece), to_lower = place_of_copy(ring + stage + 32 + (own_piece ^ 4));
 #pragma unroll
   for (uint i = 0; i < 2; i++) {
-    threadgroup piece* const to = ring + stage + i * 64;
-    copy_later_if(to + own_piece, upper + i * TILE_WORDS, is_there && next_tile + i < end_tile);
-    copy_later_if(to + 32 + (own_piece ^ 4), lower + i * TILE_WORDS, is_there && next_tile + i < end_tile);
+    copy_later_if(to_upper + i * (64 * 16), upper + i * TILE_WORDS, is_there && next_tile + i < end_tile);
+    copy_later_if(to_lower + i * (64 * 16), lower + i * TILE_WORDS, is_there && next_tile + i < end_tile);
   }
   end_copies();
-  const uint on = is_last ? 2 * TEAMS * TILE_WORDS - (OWN - 1) * (SPLIT * 32) : SPLIT * 32;
+  const uint on = is_last && !ONE_TURN ? 2 * TEAMS * TILE_WORDS - (OWN - 1) * (SPLIT * 32) : SPLIT * 32;
   upper += on;
   lower += on;
-  next_tile += is_last ? 2 * TEAMS : 0u;
-  next_own = is_last ? 0u : next_own + 1;
+  next_tile += is_last && !ONE_TURN ? 2 * TEAMS : 0u;
+  next_own = is_last && !ONE_TURN ? 0u : next_own + 1;
 };
 #pragma unroll 1
 for (uint d = 0; has_tiles && d < uint(EARLY); d++) fetch(d * STAGE);
@@ -239,7 +239,7 @@ if (IS_X_FIRST) bring_first_scales();
 #pragma unroll 1
 for (uint d = EARLY; has_tiles && d < uint(DEPTH); d++) fetch(d * STAGE);
 #if HIPRT_TARGET_NVIDIA
-if (IS_APART || thread_index_in_threadgroup == 0) bring(1);
+if (!ONE_ROUND && (IS_APART || thread_index_in_threadgroup == 0)) bring(1);
 #endif
 
 // Bring x to 16 bits. A simdgroup does for some vectors what members of the other kernel do for one.
@@ -514,11 +514,12 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
         }
       }
     }
+    if (ONE_TURN) break;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
 #if HIPRT_TARGET_NVIDIA
   if (SHARERS > 1) wait_for_stage(sums_given + turn * 8, round / 2 % 2);
-  if (IS_APART || thread_index_in_threadgroup == 0) bring(round + 2);
+  if (!ONE_ROUND && (IS_APART || thread_index_in_threadgroup == 0)) bring(round + 2);
 #endif
 #pragma unroll(IS_AHEAD ? EACH : 1)
   for (uint e = 0; e < EACH; e++) {
@@ -550,6 +551,7 @@ for (uint base = first_tile; base < last_tile; base += ROUND, round++) {
     if (key > largest.key) largest = Largest{key, column};
 #endif
   }
+  if (ONE_ROUND) break;
 }
 
 #if LEAVES_PLACE
