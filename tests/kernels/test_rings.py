@@ -117,14 +117,18 @@ def product_of_codes_at_a_closed_page():
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), ctypes.c_size_t(page), nothing) == 0
     codes = hiprt.wrap(end - length, (rows, width // 8), np.uint32)
     scales, x = hiprt.zeros((rows, width // 64), hiprt.bfloat16), hiprt.zeros((3, width), hiprt.bfloat16)
+    ring = VectorRing(Ring(2, 3, 2, 1, 1, 1), 1, 3, 1, 1, 0, 1)
     with force_generic():
-        ring = VectorRing(Ring(2, 3, 2, 1, 1, 1), 1, 3, 1, 1, 0, 1)
-        return kernels.qmv(x, codes, scales, scales, group_size=64, bits=4, tiling=ring).numpy().shape
+        found = [
+            kernels.qmv(x, codes, scales, scales, group_size=64, bits=4, tiling=each)
+            for each in (ring, ring._replace(teams=2))
+        ]
+    return [each.numpy().shape for each in found]
 
 
 def test_what_lies_behind_the_codes_is_not_read():
-    """Some simdgroups have no last step, and the last pair of tiles has no second one."""
-    assert child(product_of_codes_at_a_closed_page) == [3, 24]
+    """Some simdgroups have no last step, the last pair of tiles has no second one, and there are two rounds or one."""
+    assert child(product_of_codes_at_a_closed_page) == [[3, 24], [3, 24]]
 
 
 def test_codes_are_asked_for_before_x_where_they_are_many():
@@ -227,6 +231,7 @@ def test_one_round_has_all_tiles(tiles, groups, teams, turns, depth, routers, sh
     assert plan.grid[0] == routers + min(groups - routers, tiles)
     assert plan.template["PER"] % at_once == 0
     assert plan.template["PER"] <= ring.per
+    assert teams * (plan.template["PER"] - at_once) < most
     assert plan.template["ONE_ROUND"] == (most <= teams * plan.template["PER"]) == (most <= teams * ring.per)
     several = VectorRing(Ring(1, 4, 1, 1, 0, 1), min(teams, 4), 1, min(turns, 3), 0, 0, groups, sharers)
     if tiles >= sharers:
