@@ -136,8 +136,7 @@ def routed_ring_of(product: Product, target: Target, has_logits: bool = False) -
 
     None where the kernel does not serve the matrices or the target. A team takes two tiles, and asks for all steps of
     the first at once: nothing could be asked for before the choice. With `has_logits` the kernel before has left the
-    logits, and no threadgroup is a router. Then sums are put together behind each tile, which was faster (21 us of
-    30B-A3B's 1,224, 15 of 35B-A3B's 1,234).
+    logits, and no threadgroup is a router.
     """
     if "bulk_copies" not in target.features or not takes_integers(product):
         return None
@@ -147,7 +146,7 @@ def routed_ring_of(product: Product, target: Target, has_logits: bool = False) -
     teams = min(-(-each // 2), MOST_SIMDGROUPS // split)
     own = -(-product.steps // split)
     depth = max(size for size in range(1, DEEPEST + 1) if own % size == 0)
-    return Ring(teams, split, depth, 1 if has_logits else 2, 0, target.compute_units), routers
+    return Ring(teams, split, depth, 2, 0, target.compute_units), routers
 
 
 def rings(product: Product, compute_units: int) -> Iterator[Ring]:
