@@ -1,25 +1,30 @@
-"""The products of a decode step that vector rings share out: they are seen while the step is launched once."""
+"""The products of a decode step that rings share out: they are seen while the step is launched once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hiprt import objects
 from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.ring_neighbours import AnyRing, configuration_of
 from hiprt.code_folder import Source
-from hiprt.kernels.lang.kernel import GENERIC_OPTION
-from hiprt.kernels.ops.quantized.product_argmax import SEVERAL_PLACED, kernel_of
-from hiprt.kernels.ops.quantized.qmv_kernels import VECTOR_RING
+from hiprt.kernels.lang.kernel import GENERIC_OPTION, Kernel
+from hiprt.kernels.ops.experts.experts import expert_ring_of
+from hiprt.kernels.ops.experts.moe_down import RINGS as DOWN
+from hiprt.kernels.ops.experts.projected import PROJECTED
+from hiprt.kernels.ops.quantized.product_argmax import PLACED, SEVERAL_PLACED, kernel_of
+from hiprt.kernels.ops.quantized.qmv_kernels import INTEGER, VECTOR_RING
 from hiprt.kernels.ops.quantized.qmv_ways import chosen
+from hiprt.kernels.tuning.rings import TEMPLATE as RING_TEMPLATE, Ring
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.kernels.tuning.tiling import Product
-from hiprt.kernels.tuning.vector_rings import VectorRing, vector_ring_configuration
+from hiprt.kernels.tuning.vector_rings import TEMPLATE as VECTOR_RING_TEMPLATE, VectorRing
 from hiprt.provider import Provider
 from hiprt.stream import Stream
 
-__all__ = ["RingProduct", "names_of", "ring_products"]
+__all__ = ["Place", "RingProduct", "names_of", "ring_products"]
 
 # Other matrices are called as the field that holds them.
 NAMES = {
@@ -28,8 +33,34 @@ NAMES = {
     "GatedDelta.projection": "delta_qkv",
     "GatedDelta.output": "delta_o",
 }
-HEAD = "head"
-OTHERS = {"ADDED": False, "GATED": False}  # what the kernel that finds places does without
+HEAD, DOWNS = "head", "experts_down"
+# The kernels that rings share out, and those that do the same without finding the places of the largest results.
+KERNELS = {VECTOR_RING: VECTOR_RING, SEVERAL_PLACED: VECTOR_RING, INTEGER: INTEGER, PLACED: INTEGER}
+KERNELS |= {PROJECTED: PROJECTED, DOWN: DOWN}
+OTHERS = {"ADDED": False, "GATED": False}  # what the kernels that find places do without
+GROUPS = "GROUPS"  # the threadgroups, which one of the kernels has as a parameter
+
+
+class Place(NamedTuple):
+    """A place of a ring in the table.
+
+    Attributes
+    ----------
+    table : str
+        The field of `Table`.
+    key : tuple of int
+        Rows and width, and for several vectors how many.
+    """
+
+    table: str
+    key: tuple[int, ...]
+
+
+class Form(NamedTuple):
+    """A kernel, and its parameters that do not depend on the ring."""
+
+    kernel: Kernel
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -41,31 +72,28 @@ class RingProduct:
     names : tuple of str
         Those of their matrices, for example ``qkv``.
     product : Product
-    ring : VectorRing
+    place : Place
+    ring : Ring or VectorRing
         How they are shared out now.
     launches : int
         How many of them a step has.
-    forms : tuple of mapping of str to value
-        The parameters of their kernels that do not depend on the ring, of each kind once.
+    forms : tuple of Form
+        Their kernels, of each kind once.
     """
 
     names: tuple[str, ...]
     product: Product
-    ring: VectorRing
+    place: Place
+    ring: AnyRing
     launches: int
-    forms: tuple[Mapping[str, Any], ...]
+    forms: tuple[Form, ...]
 
     @property
     def name(self) -> str:
         """What they are called together."""
         return "+".join(self.names)
 
-    @property
-    def key(self) -> tuple[int, int, int]:
-        """Their place in `Table.vector_rings`."""
-        return self.product.rows, self.product.width, self.product.batch
-
-    def sources(self, ring: VectorRing, target: Target, provider: Provider) -> list[Source]:
+    def sources(self, ring: AnyRing, target: Target, provider: Provider) -> list[Source]:
         """Return the programs that the products need with a ring.
 
         Raises
@@ -77,15 +105,15 @@ class RingProduct:
         for form in self.forms:
             # The head's kernel finds the likeliest token as well where the ring lets it.
             placed = kernel_of(self.product, ring, target) if HEAD in self.names else None
-            kernel, configuration = placed or (VECTOR_RING, vector_ring_configuration(self.product, ring))
-            values = {**form, **configuration.template}
+            kernel, configuration = placed or (form.kernel, configuration_of(ring, self.product, target))
+            values = {**form.values, **configuration.template, GROUPS: configuration.grid[0]}
             source = kernel.program(kernel.values_of({name: values[name] for name in kernel.template}), provider)
             found.append(source._replace(options=source.options + (GENERIC_OPTION,) * target.is_generic))
         return found
 
 
 def ring_products(issue: Callable[[], Any], model: Any, stream: Stream) -> list[RingProduct]:
-    """Return the products of a step that vector rings share out and a table can have, in the order of the step.
+    """Return the products of a step that rings share out and a table can have, in the order of the step.
 
     Parameters
     ----------
@@ -96,21 +124,50 @@ def ring_products(issue: Callable[[], Any], model: Any, stream: Stream) -> list[
     stream : Stream
     """
     names, target = names_of(model), target_of(stream)
-    found: dict[tuple[int, int, int], RingProduct] = {}
+    found: dict[Place, RingProduct] = {}
     for launch, given in launches(issue):
-        if launch.kernel not in (VECTOR_RING, SEVERAL_PLACED):
+        if launch.kernel not in KERNELS:
             continue
-        x, weight = given["x"], given["weight"]
-        form = {**OTHERS, "S": x.dtype, **launch.kernel.by_name(launch.template)}
-        product = Product(weight.shape[0], form["WIDTH"], x.shape[0], form["GROUP"], form["BITS"], form["GATED"])
-        ring = chosen(target, x.dtype, product, form["NORMED"])
-        if not isinstance(ring, VectorRing) or (product.bits, product.group) != (4, 64):  # the table's format
+        form = form_of(launch, given)
+        if (form.values["BITS"], form.values["GROUP"]) != (4, 64):  # the table's format
             continue
-        form = {name: form[name] for name in (*OTHERS, "T", "S", "GROUP", "BITS", "WIDTH", "NORMED")}
-        name = names.get(weight.extent[0], f"{product.rows}x{product.width}")
-        one = RingProduct((name,), product, ring, 1, (form,))
-        found[one.key] = joined(found[one.key], one) if one.key in found else one
+        name = names.get(given["weight"].extent[0], "")
+        one = downs(form, given, target) if form.kernel is DOWN else plain(name, form, given, target)
+        if one is not None:
+            found[one.place] = joined(found[one.place], one) if one.place in found else one
     return list(found.values())
+
+
+def form_of(launch: Any, given: Mapping[str, Any]) -> Form:
+    """Return the kernel of a launch, the head's without finding places, and what does not depend on the ring."""
+    values = {**OTHERS, "S": given["x"].dtype, **launch.kernel.by_name(launch.template)}
+    of_ring = {*RING_TEMPLATE, *VECTOR_RING_TEMPLATE, GROUPS}
+    return Form(KERNELS[launch.kernel], {name: value for name, value in values.items() if name not in of_ring})
+
+
+def plain(name: str, form: Form, given: Mapping[str, Any], target: Target) -> RingProduct | None:
+    """Return the product with a matrix; None where no ring shares it out."""
+    values, x, (rows, _) = form.values, given["x"], given["weight"].shape
+    size, is_normed = (rows, values["WIDTH"]), bool(values.get("NORMED"))
+    product = Product(*size, x.shape[0], values["GROUP"], values["BITS"], values["GATED"])
+    ring = chosen(target, x.dtype, product, is_normed)
+    if isinstance(ring, VectorRing):
+        place = Place("vector_rings", (*size, product.batch))
+    elif isinstance(ring, Ring):
+        place = Place("plain_rings" if not is_normed and size in target.table.plain_rings else "rings", size)
+    else:
+        return None
+    return RingProduct((name or f"{rows}x{size[1]}",), product, place, ring, 1, (form,))
+
+
+def downs(form: Form, given: Mapping[str, Any], target: Target) -> RingProduct | None:
+    """Return the product with the downs of one token's experts; None for several tokens, whose rings no table has."""
+    values, size = form.values, (given["weight"].shape[1], form.values["CHOSEN"] * form.values["WIDTH"])
+    product = Product(*size, 1, values["GROUP"], values["BITS"], False)
+    ring = expert_ring_of(product, target)
+    if given["x"].shape[0] > 1 or ring is None:
+        return None
+    return RingProduct((DOWNS,), product, Place("expert_rings", size), ring, 1, (form,))
 
 
 def joined(first: RingProduct, other: RingProduct) -> RingProduct:
@@ -118,6 +175,7 @@ def joined(first: RingProduct, other: RingProduct) -> RingProduct:
     return RingProduct(
         tuple(dict.fromkeys(first.names + other.names)),
         first.product,
+        first.place,
         first.ring,
         first.launches + other.launches,
         first.forms if other.forms[0] in first.forms else first.forms + other.forms,

@@ -1,4 +1,4 @@
-"""The search for vector rings: which are near one, and those of several products by the time of the whole step.
+"""The search for rings: those of several products by the time of the whole step.
 
 A ring that is fastest alone need not be so in a step, where a product begins while the one before it ends. So each
 turn changes the ring of one product, and times all of the step.
@@ -8,127 +8,30 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import product as product_of
 
 from hiprt.bench.engine.errors import summary
+from hiprt.bench.ring_neighbours import AnyRing, launch_of, neighbours
+from hiprt.kernels.tuning.target import Target
 from hiprt.kernels.tuning.tiling import Product
-from hiprt.kernels.tuning.vector_rings import (
-    MOST_SIMDGROUPS,
-    PARTNERS,
-    SHARERS,
-    VectorRing,
-    vector_ring_configuration,
-)
 
-__all__ = [
-    "CAREFUL",
-    "ENDS",
-    "INTERRUPTED",
-    "MARGIN",
-    "NEAREST",
-    "OVER",
-    "Search",
-    "Turn",
-    "Wait",
-    "neighbours",
-]
+__all__ = ["CAREFUL", "ENDS", "INTERRUPTED", "MARGIN", "NEAREST", "OVER", "Search", "Turn", "Wait"]
 
 MARGIN = 0.001  # of the step's time, by which a ring has to be faster
 MOST = 90  # rings that a turn tries
 FINALISTS = 4  # of these, which are timed again
 ROUGH, CAREFUL = 1, 5  # how often a step's time is taken, of which the shortest counts
 COMPILE_SECONDS = 60.0  # after which a ring counts as one that cannot be compiled
-DEEPEST = 4  # steps of a simdgroup on their way
-FILLED = (12, 16, 20, MOST_SIMDGROUPS)  # simdgroups of a threadgroup that helpers make up for
-CLUSTERED = {4: (10, 11), 8: (28, 33)}  # the part of a GPU's processors that clusters of so many find room on
-LEFT = (0, 2, 4, 8, 12, 16, 20)  # processors that are left to the kernels before and behind
 
 ENDS = NEAREST, OVER, INTERRUPTED = "nothing near is left", "the time is over", "interrupted"
 
 # Takes the rings by the names of their products and how often to measure; returns microseconds of a step.
-Time = Callable[[Mapping[str, VectorRing], int], float]
+Time = Callable[[Mapping[str, AnyRing], int], float]
 # Takes the seconds that one waits at most; returns why a ring cannot be compiled, or nothing.
 Wait = Callable[[float], str]
 # Begins to compile the ring of a product.
-Begin = Callable[[str, VectorRing], Wait]
-
-
-def neighbours(ring: VectorRing, product: Product, processors: int) -> list[VectorRing]:
-    """Return the vector rings near one that fit a product, each with a launch of its own.
-
-    Parameters
-    ----------
-    ring : VectorRing
-    product : Product
-    processors : int
-        Those of the GPU.
-    """
-    every = [
-        *other_teams(ring),
-        *other_depths(ring),
-        *(ring._replace(groups=processors - left) for left in LEFT),
-        *other_clusters(ring, processors),
-        ring._replace(copies=1 - ring.copies),
-    ]
-    found = {launch_of(each, product): each for each in reversed(every)}
-    return [each for launch, each in reversed(found.items()) if launch not in (None, launch_of(ring, product))]
-
-
-def launch_of(ring: VectorRing, product: Product) -> tuple[int, ...] | None:
-    """Return what tells a ring's launch from those of others; None where the ring does not fit the product."""
-    try:
-        configuration = vector_ring_configuration(product, ring)
-    except ValueError:
-        return None
-    return configuration.grid[0], *configuration.template.values()
-
-
-def helpers_of(ring: VectorRing) -> list[int]:
-    """Return how many helpers a ring may have: none, and those that make up a number of simdgroups."""
-    with_tiles = ring.teams * ring.alone.split // ring.sharers
-    return sorted({0, *(max(0, count - with_tiles) for count in FILLED)})
-
-
-def other_teams(ring: VectorRing) -> Iterator[VectorRing]:
-    """Yield rings with up to three teams more or less, and up to two other numbers besides, or three without."""
-    for teams in range(max(1, ring.teams - 3), ring.teams + 4):
-        depths = {ring.depth, max(1, ring.depth - 1)}
-        if teams <= ring.teams + 1:  # more of them have no room for further steps
-            depths.add(min(DEEPEST, ring.depth + 1))
-        pers = sorted({1, 2, ring.per})
-        for helpers, per, depth in product_of(helpers_of(ring._replace(teams=teams)), pers, sorted(depths)):
-            stay = teams == ring.teams, helpers == ring.helpers, per == ring.per, depth == ring.depth
-            if any(stay):
-                early = min(ring.early, depth)
-                yield ring._replace(teams=teams, helpers=helpers, per=per, depth=depth, early=early)
-
-
-def other_depths(ring: VectorRing) -> Iterator[VectorRing]:
-    """Yield rings that ask for codes at other moments."""
-    for depth in range(1, DEEPEST + 1):
-        for early in range(depth + 1):
-            yield ring._replace(depth=depth, early=early)
-
-
-def other_clusters(ring: VectorRing, processors: int) -> Iterator[VectorRing]:
-    """Yield rings whose threadgroups share rows, or divide the vectors, in other ways."""
-    for sharers, partners in product_of(SHARERS, PARTNERS):
-        if ring.alone.split % sharers:
-            continue
-        split = ring.alone.split // sharers
-        part, whole = CLUSTERED.get(sharers * partners, (1, 1))
-        most = processors * part // whole
-        counts = dict.fromkeys((most, min(most, processors - 8)))
-        teams_of = sorted({ring.teams, *(max(1, count // split) for count in (8, 12, 16, 20))})
-        for groups, teams, depth in product_of(counts, teams_of, range(1, DEEPEST)):
-            filled = 20 if teams * split < 16 else 16
-            each = ring._replace(
-                sharers=sharers, partners=partners, groups=groups, teams=teams, depth=depth, per=1 if teams > 2 else 2
-            )
-            for early, helpers in product_of((0, depth), sorted({0, max(0, filled - teams * split)})):
-                yield each._replace(early=early, helpers=helpers)
+Begin = Callable[[str, AnyRing], Wait]
 
 
 @dataclass
@@ -139,31 +42,31 @@ class Turn:
     ----------
     name : str
         The product's.
-    before : VectorRing
+    before : AnyRing
         Its ring until then.
     before_us : float
         The microseconds of a step with it.
-    ring : VectorRing
+    ring : AnyRing
         The ring that was taken, which may be the one of before.
     us : float
         The microseconds with that one.
-    times : list of (VectorRing, float)
+    times : list of (AnyRing, float)
         The microseconds with each that was tried, in the order of the tries.
-    again : list of (VectorRing, float)
+    again : list of (AnyRing, float)
         Those of the fastest, timed again.
-    uncompiled, failed : list of (VectorRing, str)
+    uncompiled, failed : list of (AnyRing, str)
         The rings that could not be compiled, those with which the step failed, and why.
     """
 
     name: str
-    before: VectorRing
+    before: AnyRing
     before_us: float
-    ring: VectorRing
+    ring: AnyRing
     us: float
-    times: list[tuple[VectorRing, float]] = field(default_factory=list)
-    again: list[tuple[VectorRing, float]] = field(default_factory=list)
-    uncompiled: list[tuple[VectorRing, str]] = field(default_factory=list)
-    failed: list[tuple[VectorRing, str]] = field(default_factory=list)
+    times: list[tuple[AnyRing, float]] = field(default_factory=list)
+    again: list[tuple[AnyRing, float]] = field(default_factory=list)
+    uncompiled: list[tuple[AnyRing, str]] = field(default_factory=list)
+    failed: list[tuple[AnyRing, str]] = field(default_factory=list)
 
     @property
     def tried(self) -> int:
@@ -178,13 +81,13 @@ class Search:
     ----------
     products : mapping of str to Product
         The products in the order of their turns.
-    rings : mapping of str to VectorRing
+    rings : mapping of str to AnyRing
         The ring of each from which the search goes out.
     time : callable
         Takes the rings by name and how often to measure; returns the microseconds of a step. What it raises with
         another ring counts against that ring; what it raises with those that were already taken ends the search.
-    processors : int
-        Those of the GPU.
+    target : Target
+        The GPU.
     seconds : float
         After this time nothing more is tried; the fastest of the turn are still timed again.
     begin : callable, optional
@@ -199,7 +102,7 @@ class Search:
 
     Attributes
     ----------
-    rings : dict of str to VectorRing
+    rings : dict of str to AnyRing
         The fastest so far.
     turns : list of Turn
     ended : str
@@ -209,10 +112,10 @@ class Search:
     def __init__(
         self,
         products: Mapping[str, Product],
-        rings: Mapping[str, VectorRing],
+        rings: Mapping[str, AnyRing],
         time: Time,
         *,
-        processors: int,
+        target: Target,
         seconds: float,
         begin: Begin = lambda name, ring: lambda seconds: "",
         said: Callable[[Turn], None] = lambda turn: None,
@@ -220,13 +123,13 @@ class Search:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.products, self.rings, self.time = dict(products), dict(rings), time
-        self.processors, self.begin, self.said, self.most, self.clock = processors, begin, said, most, clock
+        self.target, self.begin, self.said, self.most, self.clock = target, begin, said, most, clock
         self.end = clock() + seconds
         self.turns: list[Turn] = []
         self.ended = ""
         self.draw = random.Random(1)
-        self.tried = {(name, launch_of(ring, self.products[name])) for name, ring in self.rings.items()}
-        self.pending: dict[str, list[tuple[VectorRing, Wait]]] = {}
+        self.tried = {(name, launch_of(ring, self.products[name], target)) for name, ring in self.rings.items()}
+        self.pending: dict[str, list[tuple[AnyRing, Wait]]] = {}
 
     def run(self) -> None:
         """Search until the time is over, nothing near is left, or Ctrl-C."""
@@ -252,8 +155,8 @@ class Search:
     def propose(self, name: str) -> None:
         """Begin to compile the rings near a product's that were not tried yet, or some of them."""
         product, near = self.products[name], {}
-        for each in neighbours(self.rings[name], product, self.processors):
-            if (key := (name, launch_of(each, product))) not in self.tried:
+        for each in neighbours(self.rings[name], product, self.target):
+            if (key := (name, launch_of(each, product, self.target))) not in self.tried:
                 near[key] = each
         drawn = self.draw.sample(list(near), min(self.most, len(near)))
         self.tried.update(drawn)
@@ -281,7 +184,7 @@ class Search:
                 self.rings[name] = ring
         self.said(turn)
 
-    def try_one(self, turn: Turn, ring: VectorRing, wait: Wait) -> bool:
+    def try_one(self, turn: Turn, ring: AnyRing, wait: Wait) -> bool:
         """Time the step with a ring once it is compiled; return False where the time is over before that."""
         try:
             why_not = wait(max(0.0, min(COMPILE_SECONDS, self.end - self.clock())))
@@ -297,7 +200,7 @@ class Search:
                 turn.times.append((ring, us))
         return True
 
-    def timed(self, turn: Turn, ring: VectorRing, repeat: int) -> float | None:
+    def timed(self, turn: Turn, ring: AnyRing, repeat: int) -> float | None:
         """Return the microseconds of a step with another ring; None where it fails."""
         try:
             return self.time({**self.rings, turn.name: ring}, repeat)

@@ -1,4 +1,4 @@
-"""``hiprt bench rings``: search for the vector rings with which the decode step of several texts takes the least time.
+"""``hiprt bench rings``: search for the rings with which the decode step of one text or several takes the least time.
 
 This is how the table of NVIDIA GPUs is made (`hiprt.kernels.tuning.arch.nvidia`): a preset with random weights, the
 rings that the table has now, and from there product by product what is near and faster. The end of the output are the
@@ -24,7 +24,8 @@ from hiprt.bench.compile_pool import CompilePool
 from hiprt.bench.engine.errors import summary as reason
 from hiprt.bench.engine.models import PRESETS, preset
 from hiprt.bench.graph import positive
-from hiprt.bench.ring_products import RingProduct, ring_products
+from hiprt.bench.ring_neighbours import AnyRing
+from hiprt.bench.ring_products import Place, RingProduct, ring_products
 from hiprt.bench.ring_search import CAREFUL, ENDS, INTERRUPTED, MARGIN, Search, Turn, Wait
 from hiprt.bench.timed_step import CONTEXT, TimedStep
 from hiprt.command import set_run
@@ -37,13 +38,13 @@ __all__ = ["WHAT", "Report", "add_arguments", "check_target", "progress", "run",
 
 WHAT = "hiprt bench rings"
 FAILURE = 1
-TEXTS = range(2, MOST_VECTORS + 1)
+TEXTS = range(1, MOST_VECTORS + 1)
 Rings = Mapping[tuple[int, int], Ring]
 
 
 @dataclass
 class Report:
-    """A search, as ``--json`` prints it. A ring is a list of its numbers, of which the first is the ring of one vector.
+    """A search, as ``--json`` prints it. A ring is a list of its numbers, of a vector ring the first is that of one.
 
     Attributes
     ----------
@@ -58,12 +59,12 @@ class Report:
         The microseconds of a step with the rings of the table and with those found: timed in turn in the end, but where
         the search ended early when they were last timed.
     products : list of dict
-        Of each product the name, rows, width and vectors, how many a step has, the ring of the table, or of the rules
-        where that has none, and the ring that was found.
+        Of each product the name, rows, width and vectors, the field of `Table` that has its place, how many a step has,
+        the ring of the table, or of the rules where that has none, and the ring that was found.
     turns : list of dict
         The fields of each `Turn`: all that was timed.
-    table : list of str
-        The lines for the table.
+    table : dict of str to list of str
+        The lines for each field of the table.
     ended : str
         Why the search ended.
     seconds : float
@@ -80,7 +81,7 @@ class Report:
     found_us: float = 0.0
     products: list[dict[str, Any]] = field(default_factory=list)
     turns: list[dict[str, Any]] = field(default_factory=list)
-    table: list[str] = field(default_factory=list)
+    table: dict[str, list[str]] = field(default_factory=dict)
     ended: str = ""
     seconds: float = 0.0
 
@@ -93,7 +94,7 @@ class Report:
 def texts(text: str) -> int:
     """Parse how many texts a step has."""
     if not text.isdecimal() or int(text) not in TEXTS:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected {TEXTS[0]} to {TEXTS[-1]} texts, one has no vector ring")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {TEXTS[0]} to {TEXTS[-1]} texts")
     return int(text)
 
 
@@ -116,7 +117,7 @@ def words(text: str) -> tuple[str, ...]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``hiprt bench rings``."""
     parser.description = (
-        "Search for the vector rings with which the decode step of several texts takes the least time on an NVIDIA GPU "
+        "Search for the rings with which the decode step of one text or several takes the least time on an NVIDIA GPU "
         "of compute capability 9.0, and print the lines for the table. Ctrl-C ends the search, and what was found is "
         "printed."
     )
@@ -128,7 +129,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="qwen3-4b",
         help=f"{', '.join(PRESETS)} (default: qwen3-4b)",
     )
-    parser.add_argument("--texts", metavar="N", type=texts, default=8, help="texts of a step, 2 to 8 (default: 8)")
+    parser.add_argument("--texts", metavar="N", type=texts, default=8, help="texts of a step, 1 to 8 (default: 8)")
     parser.add_argument(
         "--products", metavar="A,B", type=words, help="such as qkv,o,gate_up,down,head (default: all that have a ring)"
     )
@@ -169,7 +170,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check_target(target: Target, device: str, texts: int) -> None:
-    """Raise ValueError where no product of so many texts goes by a vector ring, whatever its size."""
+    """Raise ValueError where no product of so many texts goes by a ring, whatever its size."""
     if "bulk_copies" not in target.features:
         raise ValueError(
             f"rings: rings are of NVIDIA GPUs of compute capability 9.0, and {device} ({target.arch}) is none; "
@@ -189,13 +190,11 @@ def selected(products: Sequence[RingProduct], names: Sequence[str] | None, prese
         There is none of a name, or none at all.
     """
     if not products:
-        raise ValueError(f"rings: no product of {preset} goes by a vector ring; take a larger preset")
+        raise ValueError(f"rings: no product of {preset} goes by a ring; take a larger preset")
     known = [name for each in products for name in each.names]
     for name in names or ():
         if name not in known:
-            raise ValueError(
-                f"rings: {preset} has no product {name!r} by a vector ring: take some of {', '.join(known)}"
-            )
+            raise ValueError(f"rings: {preset} has no product {name!r} by a ring: take some of {', '.join(known)}")
     return [each for each in products if names is None or set(names) & set(each.names)]
 
 
@@ -229,21 +228,23 @@ class Work:
             found = selected(ring_products(self.step.run.issue, model, self.stream), names, report.preset)
         self.products = {each.name: each for each in found}
         report.table_us = report.found_us = self.step.us({}, CAREFUL)
-        head = f"{report.preset}, {report.texts} texts: {report.table_us:,.0f} us a step with the rings of the table"
+        head = (
+            f"{report.preset}, {of_texts(report.texts)}: {report.table_us:,.0f} us a step with the rings of the table"
+        )
         self.line(f"{head}; products: {', '.join(self.products)}")
 
     def search(self, pool: CompilePool, seconds: float) -> Search:
         """Search for so long."""
         products = self.products
 
-        def begin(name: str, ring: VectorRing) -> Wait:
+        def begin(name: str, ring: AnyRing) -> Wait:
             return pool.begin(products[name].sources(ring, self.target, self.stream.device.provider))
 
         made = Search(
             {name: each.product for name, each in products.items()},
             {name: each.ring for name, each in products.items()},
             lambda rings, repeat: self.step.us(self.placed(rings), repeat),
-            processors=self.target.compute_units,
+            target=self.target,
             seconds=seconds,
             begin=begin,
             said=self.said,
@@ -251,26 +252,28 @@ class Work:
         made.run()
         return made
 
-    def placed(self, rings: Mapping[str, VectorRing]) -> dict[tuple[int, int, int], VectorRing]:
+    def placed(self, rings: Mapping[str, AnyRing]) -> dict[Place, AnyRing]:
         """Return rings by their places in the table, those that the table or the rules have now left out."""
-        return {self.products[name].key: ring for name, ring in rings.items() if ring != self.products[name].ring}
+        return {self.products[name].place: ring for name, ring in rings.items() if ring != self.products[name].ring}
 
     def said(self, turn: Turn) -> None:
         """Take a turn into the report, and show it."""
         self.report.turns.append(asdict(turn))
         self.report.found_us = turn.us
         self.keep()
-        self.line(progress(turn, self.products[turn.name].key, self.target.table.rings))
+        self.line(progress(turn, self.products[turn.name].place, self.target.table.rings))
 
     def finish(self, search: Search) -> None:
         """Take what was found into the report, and time it once more in turn with the rings of the table."""
         report, found = self.report, self.placed(search.rings)
         report.ended, report.turns = search.ended, [asdict(turn) for turn in search.turns]  # also one that is not done
         for name, each in self.products.items():
-            sizes = dict(zip(("rows", "width", "vectors"), each.key))
+            product = each.product
+            sizes = {"rows": product.rows, "width": product.width, "vectors": product.batch, "table": each.place.table}
             rings = {"before": each.ring, "ring": search.rings[name]}
             report.products.append({"name": name, **sizes, "launches": each.launches, **rings})
-        report.table = [table_line(key, ring, self.target.table.rings) for key, ring in found.items()]
+        for place, ring in found.items():
+            report.table.setdefault(place.table, []).append(table_line(place.key, ring, self.target.table.rings))
         try:
             if found and report.ended in ENDS and report.ended != INTERRUPTED:
                 both = [(self.step.us({}, CAREFUL), self.step.us(found, CAREFUL)) for _ in range(2)]
@@ -286,20 +289,22 @@ class Work:
         print(text, file=sys.stderr, flush=True)
 
 
-def progress(turn: Turn, key: tuple[int, int, int], rings: Rings) -> str:
+def progress(turn: Turn, place: Place, rings: Rings) -> str:
     """Return a turn as a line."""
     took = f" -> {turn.us:,.0f} us" if turn.ring != turn.before else ""
     failed = f", {len(turn.failed)} failed" * bool(turn.failed)
     return (
-        f"{turn.name}: {turn.before_us:,.0f} us{took}, {written(key, turn.ring, rings)}, {turn.tried} tried, "
+        f"{turn.name}: {turn.before_us:,.0f} us{took}, {written(place.key, turn.ring, rings)}, {turn.tried} tried, "
         f"{len(turn.uncompiled)} could not be compiled{failed}"
     )
 
 
-def written(key: tuple[int, int, int], ring: VectorRing, rings: Rings) -> str:
-    """Return a vector ring as the table writes it: without defaults at its end, its ring of one vector by its place."""
-    place = key[:2]
-    alone = f"RINGS[{place[0]}, {place[1]}]" if rings.get(place) == ring.alone else f"Ring{tuple(ring.alone)}"
+def written(key: tuple[int, ...], ring: AnyRing, rings: Rings) -> str:
+    """Return a ring as the table writes it: a vector ring without defaults at its end, its ring of one by its place."""
+    if isinstance(ring, Ring):
+        return f"Ring{tuple(ring)}"
+    rows, width = key[:2]
+    alone = f"RINGS[{rows}, {width}]" if rings.get((rows, width)) == ring.alone else f"Ring{tuple(ring.alone)}"
     numbers = list(ring[1:])
     defaults = list(VectorRing._field_defaults.values())
     while defaults and numbers[-1] == defaults[-1]:
@@ -308,16 +313,21 @@ def written(key: tuple[int, int, int], ring: VectorRing, rings: Rings) -> str:
     return f"VectorRing({', '.join([alone, *map(str, numbers)])})"
 
 
-def table_line(key: tuple[int, int, int], ring: VectorRing, rings: Rings) -> str:
+def table_line(key: tuple[int, ...], ring: AnyRing, rings: Rings) -> str:
     """Return a line of the table."""
     return f"        {key}: {written(key, ring, rings)},"
 
 
 def summary(report: Report) -> str:
     """Return what was found as text."""
-    took = f"{report.preset}, {report.texts} texts, {report.seconds:.0f} s, {report.ended}"
+    took = f"{report.preset}, {of_texts(report.texts)}, {report.seconds:.0f} s, {report.ended}"
     if not report.table:
         return f"{took}: {report.table_us:,.0f} us a step, nothing faster than the rings of the table was found"
     head = f"{took}: {report.table_us:,.0f} us a step with the rings of the table, {report.found_us:,.0f} us with"
-    head += " those found, which are these lines of its `vector_rings`:"
-    return "\n".join([head, *report.table])
+    head += " those found, which are these lines:"
+    return "\n".join([head, *(line for name, lines in report.table.items() for line in (f"    {name}", *lines))])
+
+
+def of_texts(count: int) -> str:
+    """Return how many texts as words."""
+    return "one text" if count == 1 else f"{count} texts"

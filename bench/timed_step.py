@@ -1,4 +1,4 @@
-"""A decode step that is timed with one set of vector rings after another, in one process."""
+"""A decode step that is timed with one set of rings after another, in one process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from hiprt import Stream, use_stream
 from hiprt.bench.decode_run import Run
 from hiprt.bench.engine.models import Model
+from hiprt.bench.ring_neighbours import AnyRing
+from hiprt.bench.ring_products import Place
 from hiprt.graphs import Step
 from hiprt.kernels.tuning.target import target_of, use_target
-from hiprt.kernels.tuning.vector_rings import VectorRing
 
 __all__ = ["CONTEXT", "TimedStep"]
 
@@ -47,13 +48,13 @@ class TimedStep:
         while not stream.device.provider.is_host and time.perf_counter() - begin < WARM_SECONDS:
             self.us({}, 1)
 
-    def us(self, rings: Mapping[tuple[int, int, int], VectorRing], repeat: int) -> float:
+    def us(self, rings: Mapping[Place, AnyRing], repeat: int) -> float:
         """Return the microseconds of a step, the shortest of some times.
 
         Parameters
         ----------
-        rings : mapping of (int, int, int) to VectorRing
-            Those that the table has in place of its own, by rows, width and vectors.
+        rings : mapping of Place to Ring or VectorRing
+            Those that the table has in place of its own.
         repeat : int
             How often `tokens` steps are timed.
 
@@ -62,7 +63,10 @@ class TimedStep:
         ValueError
             The steps draw other tokens than with the rings before: all rings give the same bits.
         """
-        table = replace(self.target.table, vector_rings={**self.target.table.vector_rings, **rings})
+        table = self.target.table
+        for place, ring in rings.items():
+            changed: dict[str, Any] = {place.table: {**getattr(table, place.table), place.key: ring}}
+            table = replace(table, **changed)
         with use_target(self.stream.device, replace(self.target, table=table)), use_stream(self.stream):
             step: Step[..., Any] = Step(self.run.issue, name="decode", stream=self.stream, overwrite=True)
             try:

@@ -20,18 +20,22 @@ from hiprt.__main__ import main
 from hiprt.bench import rings as command
 from hiprt.bench.compile_pool import CompilePool
 from hiprt.bench.engine.models.presets import PRESETS, preset
-from hiprt.bench.ring_products import ring_products
-from hiprt.bench.ring_search import INTERRUPTED, NEAREST, OVER, Search, Turn, neighbours
+from hiprt.bench.ring_neighbours import neighbours
+from hiprt.bench.ring_products import Place, ring_products
+from hiprt.bench.ring_search import INTERRUPTED, NEAREST, OVER, Search, Turn
 from hiprt.bench.rings import progress, table_line
 from hiprt.bench.timed_step import TimedStep
 from hiprt.code_folder import Source
 from hiprt.kernels.lang.launch import Launch
-from hiprt.kernels.ops.quantized.product_argmax import SEVERAL_PLACED
+from hiprt.kernels.ops.experts.moe_down import RINGS as DOWNS
+from hiprt.kernels.ops.experts.moe_gate_up import RINGS as GATES
+from hiprt.kernels.ops.experts.projected import PROJECTED
+from hiprt.kernels.ops.experts.routed import ROUTED
+from hiprt.kernels.ops.quantized.product_argmax import PLACED, SEVERAL_PLACED
 from hiprt.kernels.ops.quantized.qmv_kernels import INTEGER, VECTOR_RING
 from hiprt.kernels.ops.quantized.qmv_ways import chosen
-from hiprt.kernels.tuning import rings as tuning_rings, vector_rings as tuning_vector_rings
 from hiprt.kernels.tuning.arch import nvidia
-from hiprt.kernels.tuning.rings import Ring, ring_of
+from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of, shared_bytes as ring_bytes
 from hiprt.kernels.tuning.target import force_generic, make_target, target_of, use_target
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.kernels.tuning.vector_rings import VectorRing, vector_ring_configuration, vector_ring_of, vector_rings
@@ -46,7 +50,9 @@ BEST = {
     "qkv": RINGS["qkv"]._replace(teams=6, depth=1, early=1, helpers=0, groups=132),  # two moves away
     "down": RINGS["down"]._replace(depth=2, early=1),
 }
+PLACE = Place("vector_rings", (6144, 2560, 8))
 SMALL = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 1, "vocab_size": 264}
+MIXTURE = {"hidden_size": 512, "moe_intermediate_size": 256}
 
 
 def away(name, ring):
@@ -61,7 +67,7 @@ def landscape(rings, repeat):
 
 def search(time=landscape, seconds=1e9, **options):
     """A search that has ended."""
-    made = Search(PRODUCTS, RINGS, time, processors=132, seconds=seconds, **options)
+    made = Search(PRODUCTS, RINGS, time, target=TARGET, seconds=seconds, **options)
     made.run()
     return made
 
@@ -234,10 +240,10 @@ def test_what_is_near_fits_and_is_launched_otherwise():
         product = Product(rows, width, draw.randint(2, 8), 64, 4, draw.random() < 0.3)
         alone = ring_of(product._replace(batch=1), TARGET)
         every = list(vector_rings(product, alone, 132)) if alone else []
-        for processors in (132, draw.randint(1, 300)):
+        for here in (TARGET, replace(TARGET, compute_units=draw.randint(1, 300))):
             ring = draw.choice(every) if every else None
             for _ in range(3 if ring else 0):
-                found = neighbours(ring, product, processors)
+                found = neighbours(ring, product, here)
                 launched = [vector_ring_configuration(product, each) for each in (ring, *found)]
                 launches = {(one.grid, *one.template.items()) for one in launched}
                 assert len(launches) == len(launched)
@@ -248,12 +254,47 @@ def test_what_is_near_fits_and_is_launched_otherwise():
     assert seen > 10000
 
 
+def test_what_is_near_a_ring_of_one_vector_has_its_bits_and_room():
+    """The same simdgroups share a row; each threadgroup of a processor has registers and memory."""
+    draw, seen = random.Random(0), 0
+    for _ in range(60):
+        rows, width = 8 * draw.randint(1, 3000), 512 * draw.randint(1, 40)
+        product = Product(rows, width, 1, 64, 4, draw.random() < 0.3)
+        for here in (TARGET, replace(TARGET, compute_units=draw.randint(1, 300))):
+            ring = ring_of(product, here)
+            for _ in range(3 if ring else 0):
+                found = neighbours(ring, product, here)
+                launched = [ring_configuration(product, each, here) for each in (ring, *found)]
+                launches = {(one.grid, *one.template.items()) for one in launched}
+                assert len(launches) == len(launched)
+                assert {each.split for each in found} <= {ring.split}
+                assert max((one.threads[0] for one in launched[1:]), default=0) <= 640
+                form = {"GROUP": 64, "BITS": 4, "WIDTH": width}
+                for one in launched[1:]:
+                    assert ring_bytes({**form, **one.template}, here) * one.template["RESIDENT"] <= 227 << 10
+                seen += len(found)
+                ring = draw.choice(found or [ring])
+    assert seen > 10000
+
+
+def test_a_search_can_return_to_a_ring_of_the_table():
+    """What is near one has it near."""
+    for size, ring in TARGET.table.rings.items():
+        product = Product(*size, 1, 64, 4, False)
+        near = neighbours(ring, product, TARGET)
+        assert len(near) >= 10
+        assert any(ring in neighbours(each, product, TARGET) for each in near)
+
+
 def test_lines_of_the_table_are_those_of_the_source(root):
     """Each ring of the table is written as it stands there."""
     source = (root / "kernels/tuning/arch/nvidia.py").read_text()
     table = TARGET.table
     for key, ring in table.vector_rings.items():
         assert table_line(key, ring, table.rings) + "\n" in source
+    for rings in (table.rings, table.plain_rings, table.expert_rings):
+        for key, ring in rings.items():
+            assert table_line(key, ring, table.rings).strip(" ,") in source
 
 
 def test_lines_of_the_table_mean_the_same_ring():
@@ -263,7 +304,7 @@ def test_lines_of_the_table_mean_the_same_ring():
     for name, ring in RINGS.items():
         product = PRODUCTS[name]
         key = product.rows, product.width, product.batch
-        for each in draw.sample(neighbours(ring, product, 132), 40):
+        for each in draw.sample(neighbours(ring, product, TARGET), 40):
             for table in (rings, others, {}):
                 names = {"RINGS": table, "Ring": Ring, "VectorRing": VectorRing}
                 assert eval(f"{{{table_line(key, each, table)}}}", names) == {key: each}
@@ -275,11 +316,11 @@ def test_progress():
     before, ring = RINGS["qkv"], BEST["qkv"]
     turn = Turn("qkv", before, 1176.2, ring, 1170.9, [(ring, 1.0)] * 1, [], [(before, "why")], [])
     place = "VectorRing(RINGS[6144, 2560]"
-    told = progress(turn, (6144, 2560, 8), TARGET.table.rings)
+    told = progress(turn, PLACE, TARGET.table.rings)
     assert told.startswith(f"qkv: 1,176 us -> 1,171 us, {place}, 6, 1, ")
     assert told.endswith(", 1 tried, 1 could not be compiled")
     stays = replace(turn, ring=before, us=1176.2, failed=[(ring, "why")])
-    told = progress(stays, (6144, 2560, 8), TARGET.table.rings)
+    told = progress(stays, PLACE, TARGET.table.rings)
     assert told.startswith(f"qkv: 1,176 us, {place}, 4, ")
     assert told.endswith(", 1 tried, 1 could not be compiled, 1 failed")
 
@@ -289,8 +330,8 @@ def test_progress():
     [
         ([], 1, "rings are of NVIDIA GPUs of compute capability 9.0"),
         (["--model", "qwen3-2b"], 2, "invalid choice: 'qwen3-2b'"),
-        (["--texts", "1"], 2, "'1': expected 2 to 8 texts"),
-        (["--texts", "9"], 2, "'9': expected 2 to 8 texts"),
+        (["--texts", "0"], 2, "'0': expected 1 to 8 texts"),
+        (["--texts", "9"], 2, "'9': expected 1 to 8 texts"),
         (["--seconds", "0"], 2, "'0': expected a number of seconds above 0"),
         (["--seconds", "nan"], 2, "'nan': expected a number of seconds above 0"),
         (["--seconds", "soon"], 2, "'soon': expected a number of seconds above 0"),
@@ -324,18 +365,14 @@ def test_a_table_without_vector_rings_is_told(capsys):
 def small(monkeypatch):
     """A small preset on the CPU device, which plans for a GPU of 4 processors whose kernels it has the memory for."""
     monkeypatch.setitem(PRESETS, "small", {**PRESETS["qwen3-mini"], **SMALL})
+    monkeypatch.setitem(PRESETS, "mixture", {**PRESETS["qwen3-moe-mini"], **SMALL, **MIXTURE})
     with force_generic():
         stream = Stream()
         if not stream.device.provider.is_host:
             pytest.skip("a GPU takes larger presets")
         here = target_of(stream)
-        for kernel, own in (
-            (VECTOR_RING, tuning_vector_rings),
-            (SEVERAL_PLACED, tuning_vector_rings),
-            (INTEGER, tuning_rings),
-        ):
-            shared = own.shared_bytes
-            monkeypatch.setattr(kernel, "shared", lambda values, _, of=shared: of({"GATED": False, **values}, here))
+        for kernel in (VECTOR_RING, SEVERAL_PLACED, INTEGER, PLACED, PROJECTED, ROUTED, GATES, DOWNS):
+            monkeypatch.setattr(kernel, "shared", lambda values, _, of=kernel.shared: of(values, here))
         features = frozenset({"arrivals", "matrix", "bulk_copies"})
         with use_target(stream.device, replace(here, compute_units=4, features=features, table=nvidia.H200)):
             yield stream
@@ -348,9 +385,11 @@ def test_the_products_of_a_step(small):
         step = TimedStep(model, small, 3, 2)
         found = {each.name: each for each in ring_products(step.run.issue, model, small)}
     sizes = {"qkv": (512, 256), "o": (256, 256), "gate_up": (1024, 256), "down": (256, 512), "head": (264, 256)}
-    assert {name: each.key for name, each in found.items()} == {name: (*size, 3) for name, size in sizes.items()}
+    places = {name: Place("vector_rings", (*size, 3)) for name, size in sizes.items()}
+    assert {name: each.place for name, each in found.items()} == places
     parts = {
-        name: [flag for flag in ("NORMED", "ADDED", "GATED") if each.forms[0][flag]] for name, each in found.items()
+        name: [flag for flag in ("NORMED", "ADDED", "GATED") if each.forms[0].values[flag]]
+        for name, each in found.items()
     }
     assert parts == {
         "qkv": ["NORMED"],
@@ -368,6 +407,37 @@ def test_the_products_of_a_step(small):
     assert (many.name, few.name) == ("qmv_vector_rings_argmax.hip", "qmv_vector_rings.hip")
 
 
+@pytest.mark.parametrize(("name", "experts"), [("small", False), ("mixture", True)])
+def test_the_products_of_a_step_of_one_text(small, name, experts):
+    """Rings of one vector have places of their own: by rows and width, those of experts apart."""
+    with use_stream(small):
+        model = preset(name)
+        step = TimedStep(model, small, 1, 2)
+        found = {each.name: each for each in ring_products(step.run.issue, model, small)}
+    sizes = {"qkv": (512, 256), "o": (256, 256), "gate_up": (1024, 256), "down": (256, 512), "head": (264, 256)}
+    if experts:
+        sizes = {"qkv": (512, 512), "o": (512, 256), "head": (264, 512)}
+    places = {each: Place("rings", size) for each, size in sizes.items()}
+    if experts:
+        places["experts_down"] = Place("expert_rings", (512, 2 * 256))
+    assert {each: one.place for each, one in found.items()} == places
+    kernels = {"qkv": INTEGER, "o": PROJECTED if experts else INTEGER, "head": INTEGER, "experts_down": DOWNS}
+    assert all(found[each].forms[0].kernel is kernel for each, kernel in kernels.items() if each in found)
+
+
+def test_plain_rings_have_a_place_of_their_own(small, monkeypatch):
+    """Where the table has one for vectors that are not normed first."""
+    here = target_of(small)
+    table = replace(here.table, plain_rings={(256, 512): Ring(2, 2, 1, 1, 1, 4)})
+    with use_target(small.device, replace(here, table=table)), use_stream(small):
+        model = preset("small")
+        step = TimedStep(model, small, 1, 2)
+        found = {each.name: each for each in ring_products(step.run.issue, model, small)}
+    assert found["down"].place == Place("plain_rings", (256, 512))
+    assert found["down"].ring == Ring(2, 2, 1, 1, 1, 4)
+    assert found["o"].place == Place("rings", (256, 256))
+
+
 def test_products_with_one_place_are_one(small, monkeypatch):
     """A ring of the table serves both: programs of both kinds are compiled, and either name selects them."""
     monkeypatch.setitem(PRESETS, "small", {**PRESETS["small"], "intermediate_size": 256})
@@ -377,12 +447,12 @@ def test_products_with_one_place_are_one(small, monkeypatch):
         found = ring_products(step.run.issue, model, small)
     assert [each.name for each in found] == ["qkv+gate_up", "o+down", "head"]
     both = found[0]
-    assert (both.launches, [form["GATED"] for form in both.forms]) == (2, [False, True])
+    assert (both.launches, [form.values["GATED"] for form in both.forms]) == (2, [False, True])
     assert len({source.text for source in both.sources(both.ring, target_of(small), small.device.provider)}) == 2
     assert command.selected(found, ["down", "head"], "small") == found[1:]
-    with pytest.raises(ValueError, match="'k' by a vector ring: take some of qkv, gate_up, o, down, head"):
+    with pytest.raises(ValueError, match="'k' by a ring: take some of qkv, gate_up, o, down, head"):
         command.selected(found, ["k"], "small")
-    with pytest.raises(ValueError, match="no product of small goes by a vector ring"):
+    with pytest.raises(ValueError, match="no product of small goes by a ring"):
         command.selected([], None, "small")
 
 
@@ -401,7 +471,7 @@ def test_a_step_takes_the_rings_that_it_is_given(small):
 
     before = Launch.watch(watched)
     try:
-        assert step.us({one.key: other}, 1) > 0
+        assert step.us({one.place: other}, 1) > 0
     finally:
         Launch.watch(before)
     assert [each["HELPERS"] for each in seen if each["NORMED"] and not each["GATED"]] == [2]
@@ -411,46 +481,72 @@ def test_a_step_takes_the_rings_that_it_is_given(small):
         step.us({}, 1)
 
 
-@pytest.mark.parametrize("name", ["o", "head"])
-def test_what_is_compiled_ahead_is_what_the_step_loads(small, monkeypatch, name):
-    loaded, load = [], modules.load
+@pytest.fixture
+def loaded(monkeypatch):
+    """The programs that are loaded."""
+    found, load = [], modules.load
 
     def loads(text, file, *, options, device):
-        loaded.append((text, file, tuple(options), ()))
+        found.append((text, file, tuple(options), ()))
         return load(text, file, options=options, device=device)
 
+    monkeypatch.setattr(modules, "load", loads)
+    return found
+
+
+@pytest.mark.parametrize("name", ["o", "head"])
+def test_what_is_compiled_ahead_is_what_the_step_loads(small, loaded, name):
     with use_stream(small):
         model = preset("small")
         step = TimedStep(model, small, 2, 1)
         (one,) = (each for each in ring_products(step.run.issue, model, small) if each.name == name)
-    monkeypatch.setattr(modules, "load", loads)
     for ring in (one.ring._replace(teams=1, depth=1, early=0, helpers=helpers) for helpers in (0, 3)):
         loaded.clear()
-        step.us({one.key: ring}, 1)
+        step.us({one.place: ring}, 1)
         assert set(one.sources(ring, target_of(small), small.device.provider)) <= set(loaded)
 
 
-def test_a_search_of_a_small_preset(small, capsys, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["qkv", "o", "head", "experts_down"])
+def test_what_is_compiled_ahead_for_one_text_is_what_the_step_loads(small, loaded, name):
+    """And the step, which draws the same tokens, launches it."""
+    with use_stream(small):
+        model = preset("mixture")
+        step = TimedStep(model, small, 1, 2)
+        (one,) = (each for each in ring_products(step.run.issue, model, small) if each.name == name)
+    step.us({}, 1)
+    near = neighbours(one.ring, one.product, target_of(small))
+    for ring in (near[0], near[-1]):
+        loaded.clear()
+        step.us({one.place: ring}, 1)
+        assert set(one.sources(ring, target_of(small), small.device.provider)) <= set(loaded)
+
+
+@pytest.mark.parametrize(("texts", "table"), [(2, "vector_rings"), (1, "rings")])
+def test_a_search_of_a_small_preset(small, capsys, tmp_path, monkeypatch, texts, table):
     """What it finds depends on the machine; its file and what it prints have one form."""
     monkeypatch.setattr(command, "Search", partial(Search, most=1, clock=ticking()))
     path = tmp_path / "rings.json"
-    options = ["--model", "small", "--texts", "2", "--products", "o,head", "--seconds", "7", "--tokens", "1"]
+    options = ["--model", "small", "--texts", str(texts), "--products", "o,head", "--seconds", "7", "--tokens", "1"]
     assert main(["bench", "rings", *options, "--jobs", "2", "--json", "--out", str(path)]) == 0
     out, err = capsys.readouterr()
     report = json.loads(out)
     assert report == json.loads(path.read_text())
     assert report["what"] == "hiprt bench rings"
     assert {"date", "hiprt", "commit", "provider", "device", "arch"} <= set(report)
-    assert (report["preset"], report["texts"], report["tokens"], report["ended"]) == ("small", 2, 1, OVER)
+    assert (report["preset"], report["texts"], report["tokens"], report["ended"]) == ("small", texts, 1, OVER)
     assert [each["name"] for each in report["products"]] == ["o", "head"]
     assert report["turns"][0]["name"] == "o"
     first = report["turns"][0]
-    assert first["times"] or first["uncompiled"] or first["failed"]
+    assert first["times"] or first["uncompiled"]
+    assert not first["failed"]
+    assert {each["table"] for each in report["products"]} == {table}
+    assert set(report["table"]) <= {table}
     assert all(us > 0 for turn in report["turns"] for _, us in turn["times"])
-    for line, product in zip(report["table"], [each for each in report["products"] if each["ring"] != each["before"]]):
+    found = [each for each in report["products"] if each["ring"] != each["before"]]
+    for line, product in zip(report["table"].get(table, []), found, strict=True):
         names = {"RINGS": nvidia.RINGS, "Ring": Ring, "VectorRing": VectorRing}
         ((key, ring),) = eval(f"{{{line}}}", names).items()
-        assert list(key) == [product["rows"], product["width"], product["vectors"]]
+        assert key == (product["rows"], product["width"], *([product["vectors"]] if texts > 1 else []))
         assert json.loads(json.dumps(ring)) == product["ring"]
     assert "us a step with the rings of the table; products: o, head" in err
     assert "\no: " in err
@@ -464,13 +560,15 @@ def test_the_text_of_a_search(small, capsys):
     out = capsys.readouterr().out
     assert out.startswith("small, 2 texts, ")
     assert "nothing faster than the rings of the table was found" in out
-    told = command.summary(command.Report({}, "small", 2, 1, table=["  a", "  b"], ended=OVER, table_us=2.0))
-    assert told.endswith("\n  a\n  b")
+    lines = {"rings": ["  a", "  b"], "expert_rings": ["  c"]}
+    told = command.summary(command.Report({}, "small", 1, 1, table=lines, ended=OVER, table_us=2.0))
+    assert told.startswith("small, one text, ")
+    assert told.endswith(" these lines:\n    rings\n  a\n  b\n    expert_rings\n  c")
 
 
 def test_an_unknown_product_of_a_preset(small, capsys):
     assert main(["bench", "rings", "--model", "small", "--products", "qkv,q", "--tokens", "1", "--jobs", "1"]) == 1
-    assert "has no product 'q' by a vector ring: take some of qkv, o, gate_up, down, head" in capsys.readouterr().err
+    assert "has no product 'q' by a ring: take some of qkv, o, gate_up, down, head" in capsys.readouterr().err
 
 
 def test_a_preset_without_rings(small, capsys):
@@ -478,7 +576,7 @@ def test_a_preset_without_rings(small, capsys):
     monkey = {"hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 2}
     PRESETS["small"] |= monkey
     assert main(["bench", "rings", "--model", "small", "--tokens", "1", "--jobs", "1"]) == 1
-    assert "no product of small goes by a vector ring; take a larger preset" in capsys.readouterr().err
+    assert "no product of small goes by a ring; take a larger preset" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), RuntimeError("gone")])
@@ -496,7 +594,7 @@ def test_what_ends_a_search_early(small, capsys, monkeypatch, failure):
     status = main(["bench", "rings", *options])
     out, err = capsys.readouterr()
     report = json.loads(out)
-    assert report["turns"] == report["table"] == []
+    assert (report["turns"], report["table"]) == ([], {})
     if isinstance(failure, KeyboardInterrupt):
         assert (status, report["ended"]) == (130, INTERRUPTED)
     else:

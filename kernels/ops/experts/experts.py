@@ -19,7 +19,7 @@ from hiprt.kernels.lang.operands import aligned, buffer, same
 from hiprt.kernels.ops.quantized.formats import BITS, check_matrix, format_of
 from hiprt.kernels.tuning.choices import MOST_WAYS, Run
 from hiprt.kernels.tuning.dots import LARGEST, MOST_ROWS, TEMPLATE, Dots, dots_configuration, ranked_dots
-from hiprt.kernels.tuning.rings import ring_configuration, ring_of
+from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of
 from hiprt.kernels.tuning.target import Target
 from hiprt.kernels.tuning.tiling import Configuration, Product
 from hiprt.stream import Stream
@@ -36,6 +36,7 @@ __all__ = [
     "check_stack",
     "dot_configuration_of",
     "dot_instances",
+    "expert_ring_of",
     "launched_in_turn",
     "name_of",
     "plain_share",
@@ -131,10 +132,16 @@ def ring_configuration_of(target: Target, dtype: np.dtype[Any], product: Product
     """Return the launch of the ring that is chosen for a product of 16-bit numbers."""
     is_whole = product.bits in BITS and product.width * product.bits % 1024 == 0
     takes = dtype.itemsize == 2 and is_whole and 1 <= tokens <= target.table.expert_tokens
-    ring = ring_of(product, target) if takes else None
+    ring = expert_ring_of(product, target, tokens) if takes else None
+    return ring and ring_configuration(product, ring, target, tokens)
+
+
+def expert_ring_of(product: Product, target: Target, tokens: int = 1) -> Ring | None:
+    """Return the ring of the product with the experts of some tokens; None where no ring serves it."""
+    ring = ring_of(product, target)
     if ring and tokens == 1 and product.bits == 4 and product.group == 64:
         ring = target.table.expert_rings.get((product.rows, product.width), ring)
-    return ring and ring_configuration(product, ring, target, tokens)
+    return ring
 
 
 def dot_configuration_of(
