@@ -36,7 +36,7 @@ LEFT = (0, 2, 4, 8, 12, 16, 20)  # processors that are left to the kernels befor
 RESIDENT = (1, 2, 3)  # threadgroups of one vector for each processor
 
 
-def neighbours(ring: AnyRing, product: Product, target: Target) -> list[AnyRing]:
+def neighbours(ring: AnyRing, product: Product, target: Target, may_be_early: bool = True) -> list[AnyRing]:
     """Return the rings near one that fit a product and give it the same bits, each with a launch of its own.
 
     Parameters
@@ -44,9 +44,11 @@ def neighbours(ring: AnyRing, product: Product, target: Target) -> list[AnyRing]
     ring : Ring or VectorRing
     product : Product
     target : Target
+    may_be_early : bool
+        Whether codes can be asked for before the inputs are there.
     """
     near = of_one(ring, product, target) if isinstance(ring, Ring) else of_several(ring, target.compute_units)
-    every: list[AnyRing] = [*near]
+    every: list[AnyRing] = [each for each in near if may_be_early or not each.early]
     found = {launch_of(each, product, target): each for each in reversed(every)}
     return [each for launch, each in reversed(found.items()) if launch not in (None, launch_of(ring, product, target))]
 

@@ -14,10 +14,11 @@ from hiprt.kernels.lang.kernel import GENERIC_OPTION, Kernel
 from hiprt.kernels.ops.experts.experts import expert_ring_of
 from hiprt.kernels.ops.experts.moe_down import RINGS as DOWN
 from hiprt.kernels.ops.experts.projected import PROJECTED
+from hiprt.kernels.ops.experts.routed import ROUTED
 from hiprt.kernels.ops.quantized.product_argmax import PLACED, SEVERAL_PLACED, kernel_of
 from hiprt.kernels.ops.quantized.qmv_kernels import INTEGER, VECTOR_RING
 from hiprt.kernels.ops.quantized.qmv_ways import chosen
-from hiprt.kernels.tuning.rings import TEMPLATE as RING_TEMPLATE, Ring
+from hiprt.kernels.tuning.rings import TEMPLATE as RING_TEMPLATE, Ring, routed_ring_of
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.kernels.tuning.vector_rings import TEMPLATE as VECTOR_RING_TEMPLATE, VectorRing
@@ -33,10 +34,10 @@ NAMES = {
     "GatedDelta.projection": "delta_qkv",
     "GatedDelta.output": "delta_o",
 }
-HEAD, DOWNS = "head", "experts_down"
+HEAD, GATES, DOWNS = "head", "experts_gate_up", "experts_down"
 # The kernels that rings share out, and those that do the same without finding the places of the largest results.
 KERNELS = {VECTOR_RING: VECTOR_RING, SEVERAL_PLACED: VECTOR_RING, INTEGER: INTEGER, PLACED: INTEGER}
-KERNELS |= {PROJECTED: PROJECTED, DOWN: DOWN}
+KERNELS |= {PROJECTED: PROJECTED, ROUTED: ROUTED, DOWN: DOWN}
 OTHERS = {"ADDED": False, "GATED": False}  # what the kernels that find places do without
 GROUPS = "GROUPS"  # the threadgroups, which one of the kernels has as a parameter
 
@@ -93,6 +94,11 @@ class RingProduct:
         """What they are called together."""
         return "+".join(self.names)
 
+    @property
+    def may_be_early(self) -> bool:
+        """Whether codes can be asked for before the inputs are there, which are not chosen by them then."""
+        return self.place.table != "routed_rings"
+
     def sources(self, ring: AnyRing, target: Target, provider: Provider) -> list[Source]:
         """Return the programs that the products need with a ring.
 
@@ -131,8 +137,12 @@ def ring_products(issue: Callable[[], Any], model: Any, stream: Stream) -> list[
         form = form_of(launch, given)
         if (form.values["BITS"], form.values["GROUP"]) != (4, 64):  # the table's format
             continue
-        name = names.get(given["weight"].extent[0], "")
-        one = downs(form, given, target) if form.kernel is DOWN else plain(name, form, given, target)
+        if form.kernel is ROUTED:
+            one = gates(form, target)
+        elif form.kernel is DOWN:
+            one = downs(form, given, target)
+        else:
+            one = plain(names.get(given["weight"].extent[0], ""), form, given, target)
         if one is not None:
             found[one.place] = joined(found[one.place], one) if one.place in found else one
     return list(found.values())
@@ -158,6 +168,15 @@ def plain(name: str, form: Form, given: Mapping[str, Any], target: Target) -> Ri
     else:
         return None
     return RingProduct((name or f"{rows}x{size[1]}",), product, place, ring, 1, (form,))
+
+
+def gates(form: Form, target: Target) -> RingProduct | None:
+    """Return the product with the gates and ups of one token's experts; None where the kernel has routers too."""
+    values = form.values
+    size = values["CHOSEN"] * 2 * values["COLUMNS"], values["WIDTH"]
+    product = Product(*size, 1, values["GROUP"], values["BITS"], True)
+    found = None if values["ROUTERS"] else routed_ring_of(product, target, has_logits=True)
+    return found and RingProduct((GATES,), product, Place("routed_rings", size), found[0], 1, (form,))
 
 
 def downs(form: Form, given: Mapping[str, Any], target: Target) -> RingProduct | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from hiprt.bench.engine.errors import summary
@@ -95,6 +95,8 @@ class Search:
         so many seconds, returns why it cannot be compiled, empty where it can, and raises TimeoutError.
     said : callable, optional
         Takes each turn when it ends.
+    late : collection of str
+        The products of which no codes can be asked for before the inputs are there.
     most : int
         How many rings a turn tries.
     clock : callable, optional
@@ -119,12 +121,13 @@ class Search:
         seconds: float,
         begin: Begin = lambda name, ring: lambda seconds: "",
         said: Callable[[Turn], None] = lambda turn: None,
+        late: Collection[str] = (),
         most: int = MOST,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.products, self.rings, self.time = dict(products), dict(rings), time
         self.target, self.begin, self.said, self.most, self.clock = target, begin, said, most, clock
-        self.end = clock() + seconds
+        self.late, self.end = late, clock() + seconds
         self.turns: list[Turn] = []
         self.ended = ""
         self.draw = random.Random(1)
@@ -155,7 +158,7 @@ class Search:
     def propose(self, name: str) -> None:
         """Begin to compile the rings near a product's that were not tried yet, or some of them."""
         product, near = self.products[name], {}
-        for each in neighbours(self.rings[name], product, self.target):
+        for each in neighbours(self.rings[name], product, self.target, name not in self.late):
             if (key := (name, launch_of(each, product, self.target))) not in self.tried:
                 near[key] = each
         drawn = self.draw.sample(list(near), min(self.most, len(near)))

@@ -248,6 +248,7 @@ class Work:
             seconds=seconds,
             begin=begin,
             said=self.said,
+            late=[name for name, each in products.items() if not each.may_be_early],
         )
         made.run()
         return made

@@ -140,6 +140,9 @@ def routed_ring_of(product: Product, target: Target, has_logits: bool = False) -
     """
     if "bulk_copies" not in target.features or not takes_integers(product):
         return None
+    size, is_usual = (product.rows, product.width), product.bits == 4 and product.group == 64
+    if has_logits and is_usual and size in target.table.routed_rings:
+        return target.table.routed_rings[size], 0
     routers = 0 if has_logits else max(1, target.compute_units // ROUTED_SHARE)
     each = -(-product.tiles // max(1, target.compute_units - routers))
     split = min(2, product.steps)

@@ -110,6 +110,14 @@ def test_a_turn_tries_so_many_and_times_the_fastest_again():
     assert fastest[0] < fastest[1]
 
 
+def test_codes_of_a_product_that_is_late_are_not_asked_for_early():
+    found = search(late=["down"])
+    early = {name: [r.early for t in found.turns if t.name == name for r, _ in t.times] for name in PRODUCTS}
+    assert any(early["qkv"])
+    assert early["down"]
+    assert not any(early["down"])
+
+
 def test_the_rings_of_the_table_stay_if_nothing_is_faster_by_the_margin():
     """Every other ring is a little faster, by less than 0.1 %; or is faster the first time only."""
 
@@ -417,11 +425,19 @@ def test_the_products_of_a_step_of_one_text(small, name, experts):
     sizes = {"qkv": (512, 256), "o": (256, 256), "gate_up": (1024, 256), "down": (256, 512), "head": (264, 256)}
     if experts:
         sizes = {"qkv": (512, 512), "o": (512, 256), "head": (264, 512)}
+        assert [each for each, one in found.items() if not one.may_be_early] == ["experts_gate_up"]
     places = {each: Place("rings", size) for each, size in sizes.items()}
     if experts:
+        places["experts_gate_up"] = Place("routed_rings", (2 * 2 * 256, 512))
         places["experts_down"] = Place("expert_rings", (512, 2 * 256))
     assert {each: one.place for each, one in found.items()} == places
-    kernels = {"qkv": INTEGER, "o": PROJECTED if experts else INTEGER, "head": INTEGER, "experts_down": DOWNS}
+    kernels = {
+        "qkv": INTEGER,
+        "o": PROJECTED if experts else INTEGER,
+        "head": INTEGER,
+        "experts_gate_up": ROUTED,
+        "experts_down": DOWNS,
+    }
     assert all(found[each].forms[0].kernel is kernel for each, kernel in kernels.items() if each in found)
 
 
@@ -506,7 +522,7 @@ def test_what_is_compiled_ahead_is_what_the_step_loads(small, loaded, name):
         assert set(one.sources(ring, target_of(small), small.device.provider)) <= set(loaded)
 
 
-@pytest.mark.parametrize("name", ["qkv", "o", "head", "experts_down"])
+@pytest.mark.parametrize("name", ["qkv", "o", "head", "experts_gate_up", "experts_down"])
 def test_what_is_compiled_ahead_for_one_text_is_what_the_step_loads(small, loaded, name):
     """And the step, which draws the same tokens, launches it."""
     with use_stream(small):
@@ -514,7 +530,8 @@ def test_what_is_compiled_ahead_for_one_text_is_what_the_step_loads(small, loade
         step = TimedStep(model, small, 1, 2)
         (one,) = (each for each in ring_products(step.run.issue, model, small) if each.name == name)
     step.us({}, 1)
-    near = neighbours(one.ring, one.product, target_of(small))
+    near = neighbours(one.ring, one.product, target_of(small), one.may_be_early)
+    assert one.may_be_early or not any(each.early for each in near)
     for ring in (near[0], near[-1]):
         loaded.clear()
         step.us({one.place: ring}, 1)

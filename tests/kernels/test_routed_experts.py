@@ -3,6 +3,8 @@
 projected_gate_up: the product in front leaves the logits.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -120,6 +122,12 @@ def test_rings_of_routed_experts():
         assert routers == 0
         assert 2 * ring.teams * ring.groups >= whole.tiles
         assert routed_ring_of(whole, make_target("sm_80", 132, 32, NVIDIA)) is None
+        other = ring._replace(teams=3)
+        measured = replace(target, table=replace(target.table, routed_rings={(rows, 2048): other}))
+        assert routed_ring_of(whole, measured, has_logits=True) == (other, 0)
+        for unlike in (whole._replace(width=4096), whole._replace(group=128), whole._replace(bits=8)):
+            assert routed_ring_of(unlike, measured, has_logits=True) == routed_ring_of(unlike, target, has_logits=True)
+        assert routed_ring_of(whole, measured) == found
 
 
 def projection(dtype, wanted, seed):

@@ -45,6 +45,7 @@ threadgroup float partial[2 * ROUND * SPLIT * 8];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 const uint member = simdgroup_index_in_threadgroup, split = member % SPLIT, team = member / SPLIT;
 #if ROUTED
+static_assert(EARLY == 0, "nothing can be asked for before the choice");
 constexpr uint ROWS = EXPERTS + SHARED, MOST = (ROWS + ROUTERS - 1) / (ROUTERS > 0 ? ROUTERS : ROWS);
 threadgroup ulong router_full[1];
 threadgroup float router_sums[(MOST + 1) * (WIDTH / 512)];
