@@ -47,6 +47,10 @@ template <class T, int S, int A, bool F> struct hiprt_is_value<T*, S, A, F> {
   static constexpr bool hiprt_value = false;
 };
 template <int S, int A, bool F> struct hiprt_is_value<missing, S, A, F> { static constexpr bool hiprt_value = true; };
+template <class T> struct hiprt_is_address : hiprt_is_value<T, 8, 8, false> {};
+template <class T> struct hiprt_is_address<T*> { static constexpr bool hiprt_value = true; };
+template <class T> struct hiprt_is_address<T* __restrict__> : hiprt_is_address<T*> {};
+template <> struct hiprt_is_address<missing> { static constexpr bool hiprt_value = true; };
 template <class T> struct size { static constexpr int hiprt_value = sizeof(T); };
 template <> struct size<void> { static constexpr int hiprt_value = 0; };
 template <> struct size<const void> { static constexpr int hiprt_value = 0; };
@@ -331,6 +335,9 @@ def value_assertions(kernel: str, argument: Declared, at: str) -> Iterator[str]:
     assert dtype is not None
     is_float = str(dtype.name in ("float32", "float64")).lower()
     what = f"{argument.name} of {kernel} is declared as"
+    if is_address(dtype):
+        yield f'static_assert(hiprt_declared::hiprt_is_address<{at}>::hiprt_value, "{what} an address");'
+        return
     shown = dtype.name if not dtype.fields else f"a structure of {dtype.itemsize} bytes"
     yield (
         f"static_assert(hiprt_declared::hiprt_is_value<{at}, {dtype.itemsize}, {dtype.alignment}, {is_float}>"

@@ -73,10 +73,10 @@ def hip_kernel(
         ``"write float32 over x"``: it may be the memory of `x`, each element of which is read before that element is
         written; in a kept step it will be, where nobody else still reads `x`. A value:
         its dtype, ``"int32"``; for a structure a structured numpy dtype made with ``align=True``, whose fields have the
-        names of the members. A dtype may be a template parameter, ``"read T"``. ``"address"``: a uint64 that points to
-        memory; a member of a structure that does has the dtype `hiprt.module.ADDRESS`. Such an address stays right
-        when a step's memory moves, and makes no edge. From what is declared come the edges of graphs; the compiler
-        checks that it fits the kernel's own parameters, sizes and offsets included.
+        names of the members. A dtype may be a template parameter, ``"read T"``. ``"address"``: a pointer that makes no
+        edge, or a uint64 that points to memory; a member of a structure that does has the dtype
+        `hiprt.module.ADDRESS`. Such an address stays right when a step's memory moves. From what is declared come the
+        edges of graphs; the compiler checks that it fits the kernel's own parameters, sizes and offsets included.
     constants : mapping, optional
         Macros: names, and numbers, bools or text.
     options : sequence of str

@@ -100,32 +100,33 @@ def test_a_structure_by_value(x, y, record):
 
 LOOK_UP = """
 struct Table { int at; struct { const float* rows[2]; } inner[2]; };
-__global__ void look_up(float* out, Table table, unsigned long long tail, unsigned long long same) {
+__global__ void look_up(float* out, Table table, unsigned long long tail, unsigned long long same, const float* here) {
   out[0] = table.inner[1].rows[1][table.at];
   out[1] = *(const float*)tail;
   out[2] = same == (unsigned long long)table.inner[0].rows[0];
+  out[3] = *here;
 }
 """
 
 
 def test_declared_addresses_move_with_their_memory(x):
-    """In members of structures in a structure, and as a value of its own; a number that equals one stays."""
+    """In members of structures in a structure, and as a number or a pointer; a number that equals one stays."""
     table = np.dtype([("at", "i4"), ("inner", [("rows", ADDRESS, (2,))], (2,))], align=True)
-    args = {"out": "write float32", "table": table, "tail": "address", "same": "uint64"}
+    args = {"out": "write float32", "table": table, "tail": "address", "same": "uint64", "here": "address"}
     look_up = hip_kernel(LOOK_UP, "look_up", args)
-    assert [a.addresses for a in look_up.bind().arguments] == [(), (8, 16, 24, 32), (0,), ()]
+    assert [a.addresses for a in look_up.bind().arguments] == [(), (8, 16, 24, 32), (0,), (), (0,)]
 
     def function():
         y = kernels.multiply(x, 2.0)
         hiprt.current_stream().barrier()
-        out, at = hiprt.empty(3), y.address
-        look_up(out, (3, [([at, at],), ([at, at],)]), at + 20, at, grid=1, block=1)
+        out, at = hiprt.empty(4), y.address
+        look_up(out, (3, [([at, at],), ([at, at],)]), at + 20, at, at + 28, grid=1, block=1)
         return out
 
-    assert function().numpy().tolist() == [6, 10, 1]
+    assert function().numpy().tolist() == [6, 10, 1, 14]
     step = graphs.Step(function)
     for _ in range(2):
-        assert step().numpy().tolist() == [6, 10, 0]
+        assert step().numpy().tolist() == [6, 10, 0, 14]
 
 
 @pytest.mark.parametrize(
@@ -338,6 +339,8 @@ def test_compile_errors_name_the_user_s_line():
         ({"x": "read float16"}, "x of axpy is declared as a buffer of float16"),
         ({"y": "int64"}, "y of axpy is declared as int64"),
         ({"a": "int32"}, "a of axpy is declared as int32"),
+        ({"a": "address"}, "a of axpy is declared as an address"),
+        ({"n": "address"}, "n of axpy is declared as an address"),
         ({"a": "read float32"}, "a of axpy is declared as a buffer of float32"),
         ({"n": "int64"}, "n of axpy is declared as int64"),
     ],
