@@ -13,6 +13,7 @@ from hiprt.kernels.tuning.rings import (
     SHARED_BYTES,
     Ring,
     needed_bytes,
+    registers_of,
     ring_configuration,
 )
 from hiprt.kernels.tuning.target import Target
@@ -79,7 +80,7 @@ def of_one(ring: Ring, product: Product, target: Target) -> Iterator[Ring]:
     """Yield rings of one vector near one, whose split stays: sums are of the simdgroups that share a row."""
     for each in (*other_turns(ring, product), *other_moments(ring, product), *other_groups(ring, product, target)):
         resident = -(-each.groups // target.compute_units)
-        registers = each.teams * each.split * 32 * (48 + 8 * each.depth)
+        registers = registers_of(each.teams, each.split, each.depth)
         shared = needed_bytes(product.group, product.bits, product.width, each.teams, each.split, each.per)
         has_room = registers * resident <= REGISTERS and shared * resident <= SHARED_BYTES
         if has_room and each.teams * each.split <= MOST_SIMDGROUPS_OF_ONE:

@@ -161,7 +161,7 @@ def rings(product: Product, compute_units: int) -> Iterator[Ring]:
         for teams in range(1, min(each, MOST_SIMDGROUPS // split) + 1):
             turns = -(-each // teams)
             for depth in range(1, min(DEEPEST, own) + 1):
-                if own % depth == 0 and teams * split * 32 * (48 + 8 * depth) <= REGISTERS:
+                if own % depth == 0 and registers_of(teams, split, depth) <= REGISTERS:
                     per = min(turns, MOST_TILES // (teams * split))
                     form = product.group, product.bits, product.width
                     while per and needed_bytes(*form, teams, split, per) > SHARED_BYTES:
@@ -178,8 +178,13 @@ def takes_integers(product: Product) -> bool:
     return product.batch == 1 and product.tiles > 0 and product.rows % TENSOR_ROWS == 0 and slots <= 4 and is_whole
 
 
+def registers_of(teams: int, split: int, depth: int) -> int:
+    """Return the registers that a threadgroup may need."""
+    return teams * split * 32 * (48 + 8 * depth)
+
+
 def needed_bytes(group: int, bits: int, width: int, teams: int, split: int, per: int) -> int:
-    """Return the bytes of threadgroup memory that x and the scales of two rounds need."""
+    """Return the bytes of threadgroup memory for x and the scales of two rounds, also where the kernel has but one."""
     steps = width * bits // 1024
     row = width // group * 2
     row += 16 if row % 64 == 0 else 0  # so that lanes find several rows in different banks
@@ -213,17 +218,12 @@ def ring_configuration(
         The ring does not fit the matrix.
     """
     own = -(-product.steps // ring.split)
-    fits = own % ring.depth == 0 or ring.depth % own == 0
-    if (
-        not takes_integers(product)
-        or not fits
-        or ring.per % max(1, ring.depth // own)
-        or not 0 <= ring.early <= ring.depth
-    ):
+    fits, at_once = own % ring.depth == 0 or ring.depth % own == 0, max(1, ring.depth // own)
+    if not takes_integers(product) or not fits or ring.per % at_once or not 0 <= ring.early <= ring.depth:
         raise ValueError(f"qmv: {ring} does not fit {product}")
     resident = -(-ring.groups // target.compute_units) if "matrix" in target.features else 1
     groups = max(1, min((ring.groups - routers) // tokens, product.tiles))
-    turns, at_once = -(-product.tiles // (groups * ring.teams)), max(1, ring.depth // own)
+    turns = -(-product.tiles // (groups * ring.teams))
     form = product.group, product.bits, product.width, ring.teams, ring.split
     while (
         tokens > 1

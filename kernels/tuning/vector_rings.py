@@ -144,7 +144,11 @@ def cost_of(product: Product, ring: VectorRing) -> float:
 
 
 def needed_bytes(product: Product, split: int, teams: int, depth: int, per: int, sharers: int = 1) -> int:
-    """Return the bytes of threadgroup memory for x, codes, their scales, the sums of x and of rows, and squares."""
+    """Return the bytes of threadgroup memory for x, codes, their scales, the sums of x and of rows, and squares.
+
+    Scales and sums of rows are those of two rounds, also where the kernel has one: with that of one, 4 texts of 4B
+    take 4 % longer on an H200 (docs/tried.md, Rings).
+    """
     step = 512 if product.bits == 4 else 256  # bytes of x
     slots = max(2, 1024 // (product.bits * product.group))
     here = product.steps if sharers == 1 else -(-product.steps // split) * split // sharers  # steps of a threadgroup

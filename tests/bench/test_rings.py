@@ -1,31 +1,22 @@
-"""`hiprt bench rings`: the search finds the best rings of a known landscape; the command says what it cannot do."""
+"""`hiprt bench rings`: the products of a step, their rings in the table, and what the command prints or cannot do."""
 
 import json
-import os
 import random
-import re
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from pathlib import Path
 
 import pytest
 
 from hiprt import Stream, bfloat16, use_stream
 from hiprt.__main__ import main
 from hiprt.bench import rings as command
-from hiprt.bench.compile_pool import CompilePool
 from hiprt.bench.engine.models.presets import PRESETS, preset
 from hiprt.bench.ring_neighbours import neighbours
 from hiprt.bench.ring_products import Place, ring_products
-from hiprt.bench.ring_search import INTERRUPTED, NEAREST, OVER, Search, Turn
+from hiprt.bench.ring_search import INTERRUPTED, OVER, Search, Turn
 from hiprt.bench.rings import progress, table_line
 from hiprt.bench.timed_step import TimedStep
-from hiprt.code_folder import Source
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.ops.experts.moe_down import RINGS as DOWNS
 from hiprt.kernels.ops.experts.moe_gate_up import RINGS as GATES
@@ -35,10 +26,10 @@ from hiprt.kernels.ops.quantized.product_argmax import PLACED, SEVERAL_PLACED
 from hiprt.kernels.ops.quantized.qmv_kernels import INTEGER, VECTOR_RING
 from hiprt.kernels.ops.quantized.qmv_ways import chosen
 from hiprt.kernels.tuning.arch import nvidia
-from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of, shared_bytes as ring_bytes
+from hiprt.kernels.tuning.rings import Ring
 from hiprt.kernels.tuning.target import force_generic, make_target, target_of, use_target
 from hiprt.kernels.tuning.tiling import Product
-from hiprt.kernels.tuning.vector_rings import VectorRing, vector_ring_configuration, vector_ring_of, vector_rings
+from hiprt.kernels.tuning.vector_rings import VectorRing, vector_ring_of
 from hiprt.loaded_modules import modules
 from hiprt.provider import NVIDIA
 
@@ -46,252 +37,10 @@ TARGET = make_target("sm_90", 132, 32, NVIDIA)
 QKV, DOWN = Product(6144, 2560, 8, 64, 4, False), Product(2560, 9728, 8, 64, 4, False)
 PRODUCTS = {"qkv": QKV, "down": DOWN}
 RINGS = {name: vector_ring_of(product, TARGET) for name, product in PRODUCTS.items()}
-BEST = {
-    "qkv": RINGS["qkv"]._replace(teams=6, depth=1, early=1, helpers=0, groups=132),  # two moves away
-    "down": RINGS["down"]._replace(depth=2, early=1),
-}
+FASTER = RINGS["qkv"]._replace(teams=6, depth=1, early=1, helpers=0, groups=132)
 PLACE = Place("vector_rings", (6144, 2560, 8))
 SMALL = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 1, "vocab_size": 264}
 MIXTURE = {"hidden_size": 512, "moe_intermediate_size": 256}
-
-
-def away(name, ring):
-    """How far a ring is from the best."""
-    return sum(abs(own - other) for own, other in zip(ring[1:], BEST[name][1:]))
-
-
-def landscape(rings, repeat):
-    """A step that takes the longer the farther its rings are from the best."""
-    return 1000.0 + 5 * sum(away(name, ring) for name, ring in rings.items())
-
-
-def search(time=landscape, seconds=1e9, **options):
-    """A search that has ended."""
-    made = Search(PRODUCTS, RINGS, time, target=TARGET, seconds=seconds, **options)
-    made.run()
-    return made
-
-
-def ticking():
-    """A clock that goes on by a second each time that it is read."""
-    return count().__next__
-
-
-def test_the_best_of_a_landscape_is_found():
-    """Turn by turn, until nothing near is left; the table's rings are elsewhere."""
-    turns = []
-    found = search(said=turns.append)
-    assert RINGS != BEST
-    assert (found.rings, found.ended) == (BEST, NEAREST)
-    assert turns == found.turns
-    assert [turn.name for turn in turns[:4]] == ["qkv", "down", "qkv", "down"]
-    assert all(turn.us <= turn.before_us for turn in turns)
-    for name in PRODUCTS:
-        own = [turn for turn in turns if turn.name == name]
-        assert own[0].before == RINGS[name]
-        assert [turn.before for turn in own[1:]] == [turn.ring for turn in own[:-1]]
-        tried = [ring for turn in own for ring, _ in turn.times]
-        assert len(tried) == len(set(tried))
-        assert RINGS[name] not in tried
-
-
-def test_a_turn_tries_so_many_and_times_the_fastest_again():
-    asked = []
-
-    def timed(rings, repeat):
-        asked.append((rings["qkv"], repeat))
-        return landscape(rings, repeat)
-
-    found = search(timed, most=7)
-    first = found.turns[0]
-    assert len(first.times) == first.tried == 7
-    assert [ring for ring, _ in first.again] == [r for r, _ in sorted(first.times, key=lambda pair: pair[1])[:4]]
-    fastest = [repeat for ring, repeat in asked if ring == first.again[0][0]]
-    assert fastest[0] < fastest[1]
-
-
-def test_codes_of_a_product_that_is_late_are_not_asked_for_early():
-    found = search(late=["down"])
-    early = {name: [r.early for t in found.turns if t.name == name for r, _ in t.times] for name in PRODUCTS}
-    assert any(early["qkv"])
-    assert early["down"]
-    assert not any(early["down"])
-
-
-def test_the_rings_of_the_table_stay_if_nothing_is_faster_by_the_margin():
-    """Every other ring is a little faster, by less than 0.1 %; or is faster the first time only."""
-
-    def little(rings, repeat):
-        return 1000.0 if rings == RINGS else 999.5
-
-    asked = []
-
-    def once(rings, repeat):
-        asked.append(dict(rings))
-        return 1000.0 if rings == RINGS or asked.count(rings) > 1 else 900.0
-
-    for timed in (little, once):
-        found = search(timed)
-        assert (found.rings, found.ended) == (RINGS, NEAREST)
-        assert all(turn.ring == turn.before and turn.us == turn.before_us == 1000.0 for turn in found.turns)
-
-
-def test_a_slower_device_is_no_faster_ring():
-    """The ring of before is timed on both sides of those that are tried: what all of them gain is no gain."""
-    calls = count()
-    found = search(lambda rings, repeat: 1000.0 - next(calls))
-    assert found.rings == RINGS
-
-
-def test_the_time_ends_the_search():
-    """What was tried of the turn until then is timed again and taken."""
-    found = search(seconds=30.0, clock=ticking(), most=90)
-    assert found.ended == OVER
-    (turn,) = found.turns
-    assert 0 < len(turn.times) < 30
-    assert turn.ring == found.rings["qkv"] != RINGS["qkv"]
-    assert search(seconds=0.0, clock=ticking()).turns == []
-
-
-def test_a_program_that_is_not_compiled_in_time_is_waited_for_no_longer():
-    waited = []
-
-    def wait(seconds):
-        waited.append(seconds)
-        raise TimeoutError
-
-    times = iter((0.0, 1.0, 2.0, 3.0, 4.0, 100.0))
-    found = search(begin=lambda name, ring: wait, seconds=90.0, clock=lambda: next(times, 100.0))
-    assert waited == [60.0]  # of which one is not the end, and the other is behind it
-    (turn,) = found.turns
-    assert (turn.times, found.ended) == ([], OVER)
-
-
-def test_a_program_that_takes_too_long_counts_as_one_that_cannot_be_compiled():
-    def wait(seconds):
-        raise TimeoutError
-
-    found = search(begin=lambda name, ring: wait)
-    assert (found.rings, found.ended) == (RINGS, NEAREST)
-    assert all(turn.uncompiled and not turn.times for turn in found.turns)
-    assert "60 s" in found.turns[0].uncompiled[0][1]
-
-
-def test_rings_that_do_not_compile_or_fail_are_passed_over():
-    """They are told with their reasons, and the best of the others is found."""
-
-    def begin(name, ring):
-        return lambda seconds: "no registers" if ring.copies else ""
-
-    def timed(rings, repeat):
-        if any(ring.depth == 3 for ring in rings.values()):
-            raise RuntimeError("the launch\nfailed")
-        return landscape(rings, repeat)
-
-    found = search(timed, begin=begin)
-    assert (found.rings, found.ended) == (BEST, NEAREST)
-    refused = [pair for turn in found.turns for pair in turn.uncompiled]
-    failed = [pair for turn in found.turns for pair in turn.failed]
-    assert refused
-    assert all(ring.copies and why == "no registers" for ring, why in refused)
-    assert failed
-    assert all(ring.depth == 3 and why == "the launch failed" for ring, why in failed)
-    assert all(turn.tried == len(turn.times) + len(turn.failed) for turn in found.turns)
-
-
-def test_a_ring_that_fails_when_it_is_timed_again_is_not_taken():
-    def timed(rings, repeat):
-        if repeat > 1 and rings != RINGS:
-            raise RuntimeError
-        return landscape(rings, repeat)
-
-    found = search(timed)
-    assert found.rings == RINGS
-    assert found.turns[0].failed[0][1] == "RuntimeError"
-
-
-def test_a_step_that_fails_with_what_was_taken_ends_the_search():
-    calls = count()
-
-    def timed(rings, repeat):
-        if next(calls) > 200:
-            raise RuntimeError("the device is gone")
-        return landscape(rings, repeat)
-
-    found = search(timed)
-    assert found.ended == "the device is gone"
-    assert found.rings["qkv"] != RINGS["qkv"]
-
-
-def test_an_interrupt_keeps_what_was_found():
-    calls = count()
-
-    def timed(rings, repeat):
-        if next(calls) == 150:
-            raise KeyboardInterrupt
-        return landscape(rings, repeat)
-
-    found = search(timed)
-    assert found.ended == INTERRUPTED
-    first, second = found.turns
-    assert found.rings == {"qkv": first.ring, "down": RINGS["down"]}
-    assert first.ring != RINGS["qkv"]
-    assert second.times
-    assert second.ring == second.before
-
-
-def test_what_is_near_fits_and_is_launched_otherwise():
-    """Of rings of any matrix, and of rings near those."""
-    draw, seen = random.Random(0), 0
-    for _ in range(60):
-        rows, width = 8 * draw.randint(1, 3000), 512 * draw.randint(1, 40)
-        product = Product(rows, width, draw.randint(2, 8), 64, 4, draw.random() < 0.3)
-        alone = ring_of(product._replace(batch=1), TARGET)
-        every = list(vector_rings(product, alone, 132)) if alone else []
-        for here in (TARGET, replace(TARGET, compute_units=draw.randint(1, 300))):
-            ring = draw.choice(every) if every else None
-            for _ in range(3 if ring else 0):
-                found = neighbours(ring, product, here)
-                launched = [vector_ring_configuration(product, each) for each in (ring, *found)]
-                launches = {(one.grid, *one.template.items()) for one in launched}
-                assert len(launches) == len(launched)
-                assert {each.alone for each in found} <= {ring.alone}
-                assert all(each.helpers >= 0 for each in found)
-                seen += len(found)
-                ring = draw.choice(found)
-    assert seen > 10000
-
-
-def test_what_is_near_a_ring_of_one_vector_has_its_bits_and_room():
-    """The same simdgroups share a row; each threadgroup of a processor has registers and memory."""
-    draw, seen = random.Random(0), 0
-    for _ in range(60):
-        rows, width = 8 * draw.randint(1, 3000), 512 * draw.randint(1, 40)
-        product = Product(rows, width, 1, 64, 4, draw.random() < 0.3)
-        for here in (TARGET, replace(TARGET, compute_units=draw.randint(1, 300))):
-            ring = ring_of(product, here)
-            for _ in range(3 if ring else 0):
-                found = neighbours(ring, product, here)
-                launched = [ring_configuration(product, each, here) for each in (ring, *found)]
-                launches = {(one.grid, *one.template.items()) for one in launched}
-                assert len(launches) == len(launched)
-                assert {each.split for each in found} <= {ring.split}
-                assert max((one.threads[0] for one in launched[1:]), default=0) <= 640
-                form = {"GROUP": 64, "BITS": 4, "WIDTH": width}
-                for one in launched[1:]:
-                    assert ring_bytes({**form, **one.template}, here) * one.template["RESIDENT"] <= 227 << 10
-                seen += len(found)
-                ring = draw.choice(found or [ring])
-    assert seen > 10000
-
-
-def test_a_search_can_return_to_a_ring_of_the_table():
-    """What is near one has it near."""
-    for size, ring in TARGET.table.rings.items():
-        product = Product(*size, 1, 64, 4, False)
-        near = neighbours(ring, product, TARGET)
-        assert len(near) >= 10
-        assert any(ring in neighbours(each, product, TARGET) for each in near)
 
 
 def test_lines_of_the_table_are_those_of_the_source(root):
@@ -321,7 +70,7 @@ def test_lines_of_the_table_mean_the_same_ring():
 
 
 def test_progress():
-    before, ring = RINGS["qkv"], BEST["qkv"]
+    before, ring = RINGS["qkv"], FASTER
     turn = Turn("qkv", before, 1176.2, ring, 1170.9, [(ring, 1.0)] * 1, [], [(before, "why")], [])
     place = "VectorRing(RINGS[6144, 2560]"
     told = progress(turn, PLACE, TARGET.table.rings)
@@ -541,7 +290,7 @@ def test_what_is_compiled_ahead_for_one_text_is_what_the_step_loads(small, loade
 @pytest.mark.parametrize(("texts", "table"), [(2, "vector_rings"), (1, "rings")])
 def test_a_search_of_a_small_preset(small, capsys, tmp_path, monkeypatch, texts, table):
     """What it finds depends on the machine; its file and what it prints have one form."""
-    monkeypatch.setattr(command, "Search", partial(Search, most=1, clock=ticking()))
+    monkeypatch.setattr(command, "Search", partial(Search, most=1, clock=count().__next__))
     path = tmp_path / "rings.json"
     options = ["--model", "small", "--texts", str(texts), "--products", "o,head", "--seconds", "7", "--tokens", "1"]
     assert main(["bench", "rings", *options, "--jobs", "2", "--json", "--out", str(path)]) == 0
@@ -617,53 +366,3 @@ def test_what_ends_a_search_early(small, capsys, monkeypatch, failure):
     else:
         assert (status, report["ended"]) == (1, "gone")
         assert "the step can no longer be timed: gone" in err
-
-
-def test_a_pool_says_what_does_not_compile():
-    """A program that compiles has no reason; behind the block no process is left."""
-    good = Source('extern "C" __global__ void fill(float* x) { *x = 1; }', "good.hip", (), ())
-    with CompilePool(2) as pool:
-        waits = [pool.begin([good]), pool.begin([good, good._replace(text="what?", name="bad.hip")])]
-        assert waits[0](60.0) == ""
-        assert "bad.hip" in waits[1](60.0)
-        processes = list(pool.pool._pool)
-        with pytest.raises(TimeoutError):
-            pool.begin([good] * 10000)(0.0)
-    assert not any(process.is_alive() for process in processes)
-
-
-def test_processes_of_a_pool_do_not_hear_an_interrupt():
-    """The signal is blocked in them from their start, and not in the thread that starts them."""
-    with CompilePool(2) as pool:
-        masks = [Path(f"/proc/{each.pid}/status").read_text() for each in pool.pool._pool]
-        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    blocked = [int(re.search(r"^SigBlk:\s*(\w+)", mask, re.M)[1], 16) for mask in masks]
-    assert all(mask >> (signal.SIGINT - 1) & 1 for mask in blocked)
-
-
-def test_an_interrupt_ends_a_pool(tmp_path):
-    """Ctrl-C is for the process that searches, which ends the others; they say nothing."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import signal, sys, time\n"
-        "from hiprt.bench.compile_pool import CompilePool\n"
-        "if __name__ == '__main__':\n"
-        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "    try:\n"
-        "        with CompilePool(3):\n"
-        "            print('ready', flush=True)\n"
-        "            time.sleep(60)\n"
-        "    except KeyboardInterrupt:\n"
-        "        print('interrupted')\n"
-    )
-    child = subprocess.Popen(
-        [sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert child.stdout.readline() == "ready\n"
-    os.killpg(child.pid, signal.SIGINT)
-    out, err = child.communicate(timeout=60)
-    assert (out, err, child.returncode) == ("interrupted\n", "", 0)
-    with pytest.raises(ProcessLookupError):  # noqa: PT012
-        while True:
-            os.killpg(child.pid, 0)
-            time.sleep(0.01)
