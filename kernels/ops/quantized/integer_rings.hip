@@ -12,6 +12,8 @@
 // other for one x (GATHERED), or their widths beside each other, for as many stretches of x with a share each (SUMMED). An
 // up lies `between` rows behind its gate.
 //
+// With ONE_ROUND no threadgroup has more tiles than are put together at once, and what further rounds need is left out.
+//
 // With ROUTED the first ROUTERS threadgroups compute the logits of a router, and in each of the others a simdgroup chooses by
 // them (experts/router.h) while its neighbours prepare x. Without such threadgroups the kernel before has left them: that
 // kernel is one with LEAVES_LOGITS, a plain matrix of WHOLE rows.

@@ -15,6 +15,8 @@
 // A simdgroup brings x by registers, a few steps at a time. With COPIES all of x comes by bulk copies at once, and is brought to
 // 16 bits where it lies, which is faster for most matrices of many codes.
 //
+// With ONE_ROUND no threadgroup has more tiles than are put together at once, and what further rounds need is left out.
+//
 // With LEAVES_PLACE, which no sharers have, the place of each vector's largest result is found too. Simdgroups, which are
 // not fewer than vectors, have results of one vector each. A threadgroup leaves a word for each vector, and the last
 // threadgroup waits for the words of those before it (reduction/largest_word.h).
@@ -88,7 +90,8 @@ const auto row_of = [&](uint tile, uint local) {
 };
 begin_next();
 
-// Stages: of scales of two rounds, of x that partners give, of sums of two rounds that sharers give, and of x by bundles.
+// Stages: of scales of two rounds, or of the only one, of x that partners give, of as many sums that sharers give, and of x by
+// bundles.
 constexpr uint IN_TURN = ONE_ROUND ? 1 : 2, X_STAGES = PARTNERS > 1 ? 1 : 0, SUM_STAGES = SHARERS > 1 ? IN_TURN : 0;
 threadgroup ulong full[IN_TURN + X_STAGES + SUM_STAGES + (COPIES ? BUNDLES : 0)];
 #if HIPRT_TARGET_NVIDIA
@@ -168,11 +171,12 @@ const auto fetch = [&](uint stage) {  // without branches, between which a compi
     copy_later_if(to_lower + i * (64 * 16), lower + i * TILE_WORDS, is_there && next_tile + i < end_tile);
   }
   end_copies();
-  const uint on = is_last && !ONE_TURN ? 2 * TEAMS * TILE_WORDS - (OWN - 1) * (SPLIT * 32) : SPLIT * 32;
+  const bool is_next = is_last && !ONE_TURN;  // the team's next tiles follow
+  const uint on = is_next ? 2 * TEAMS * TILE_WORDS - (OWN - 1) * (SPLIT * 32) : SPLIT * 32;
   upper += on;
   lower += on;
-  next_tile += is_last && !ONE_TURN ? 2 * TEAMS : 0u;
-  next_own = is_last && !ONE_TURN ? 0u : next_own + 1;
+  next_tile += is_next ? 2 * TEAMS : 0u;
+  next_own = is_next ? 0u : next_own + 1;
 };
 #pragma unroll 1
 for (uint d = 0; has_tiles && d < uint(EARLY); d++) fetch(d * STAGE);
