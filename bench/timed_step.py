@@ -80,6 +80,8 @@ class TimedStep:
         return min(taken) / self.tokens * 1e6
 
     def seconds(self, step: Step[..., Any]) -> float:
-        """Return the seconds of all steps, which begin at the same token each time."""
+        """Return the seconds of all steps, which begin at the same token and with the same state each time."""
+        for state in self.run.state:
+            state.reset()  # a recurrent one cannot go back, so that it begins empty; of the others the prompt stays
         self.run.warm_up(step)
         return self.run.follow(step, self.tokens)[1]

@@ -203,6 +203,14 @@ def test_plain_rings_have_a_place_of_their_own(small, monkeypatch):
     assert found["o"].place == Place("rings", (256, 256))
 
 
+def test_a_recurrent_state_begins_empty_each_time(small):
+    """What it has taken cannot be taken back: steps that went on from it would draw other tokens."""
+    with use_stream(small):
+        step = TimedStep(preset("qwen3.5-mini"), small, 1, 8)
+    for repeat in (1, 3, 1):
+        step.us({}, repeat)
+
+
 def test_products_with_one_place_are_one(small, monkeypatch):
     """A ring of the table serves both: programs of both kinds are compiled, and either name selects them."""
     monkeypatch.setitem(PRESETS, "small", {**PRESETS["small"], "intermediate_size": 256})
