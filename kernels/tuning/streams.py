@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["TEMPLATE", "Streams", "resident_of", "shared_bytes", "streams_of", "threads_of"]
 
 # The template parameters that the streams give to the kernel.
-TEMPLATE = {"HEADS": "int", "SIMDGROUPS": "int", "STAGES": "int"}
+TEMPLATE = {"HEADS": "int", "SAME_KEYS": "int", "SIMDGROUPS": "int", "STAGES": "int"}
 RUN = 16  # positions that a simdgroup takes at a time
 TOGETHER = 2  # positions whose rows one copy brings
 MOST_HEADS = 8  # columns of a matrix instruction

@@ -111,18 +111,22 @@ typedef _Float16 half;
 #endif
 typedef half float16_t;
 
-// The upper half of a float32; it rounds to nearest, ties to even. As in Metal, integers convert to it implicitly, it converts
-// to float implicitly, and every other conversion is written out.
+// The upper half of a float32; it rounds to nearest, ties to even. What is no number stays none, of whatever sign and payload.
+// As in Metal, integers convert to it implicitly, it converts to float implicitly, and every other conversion is written out.
 struct bfloat16_t {
   ushort bits;
   bfloat16_t() = default;
   HIPRT_FROM_CONSTANT(bfloat16_t, bits = other.bits)
+#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 800
+  HIPRT_INLINE explicit bfloat16_t(float value) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
+#else
   HIPRT_INLINE explicit bfloat16_t(float value) {
     uint word = as_type<uint>(value);
     bool nan = (word & 0x7fffffffu) > 0x7f800000u;
     const uint quiet = (word >> 16) | 0x40u, rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
     bits = ushort(nan ? quiet : rounded);
   }
+#endif
   template <typename T, typename hiprt::only_if<hiprt::number<T>::kind == 1>::type = 0>
   HIPRT_INLINE bfloat16_t(T value) : bfloat16_t(float(value)) {}
   template <typename T, typename hiprt::only_if<hiprt::number<T>::kind == 2 && sizeof(T) != 4>::type = 0>

@@ -239,6 +239,7 @@ def plan_with(
     streams: Streams | None,
     sizes: Mapping[str, float],
     heads: int | None = None,
+    **template: int,
 ) -> AttentionPlan:
     """Return the plan for some shares.
 
@@ -256,12 +257,14 @@ def plan_with(
         The scalars of the kernel beside those that the shares give.
     heads : int, optional
         The query heads that a threadgroup takes; those of `shares` by default.
+    **template : int
+        The template parameters of the kernel beside those that say how heads are shared out.
     """
     attend = Launch(
         kernel,
         (call.heads // (heads or shares.heads), shares.splits, call.rows),
         (threads_in(streams, target), 1, 1),
-        {"T": q.dtype, "WIDTH": call.width, **template_of(shares, streams)},
+        {"T": q.dtype, "WIDTH": call.width, **template_of(call, shares, streams), **template},
         splits=shares.splits,
         is_counted=shares.is_counted,
         **sizes,
@@ -277,11 +280,12 @@ def threads_in(streams: Streams | None, target: Target) -> int:
     return streams.simdgroups * 32
 
 
-def template_of(shares: Shares, streams: Streams | None) -> dict[str, int]:
+def template_of(call: GroupedHeads, shares: Shares, streams: Streams | None) -> dict[str, int]:
     """Return the template parameters that say how heads are shared out, with streams or without."""
     if streams is None:
         return {"HEADS": shares.heads}
-    return {"HEADS": shares.heads, "SIMDGROUPS": streams.simdgroups, "STAGES": streams.stages}
+    shared = {"HEADS": shares.heads, "SAME_KEYS": call.repeat // shares.heads}
+    return {**shared, "SIMDGROUPS": streams.simdgroups, "STAGES": streams.stages}
 
 
 def without_gaps(given: dict[str, Any], name: str) -> dict[str, Any]:

@@ -43,7 +43,10 @@ const int last = min(place, int(capacity)) - 1;  // of the positions that are re
 const uint active = is_counted ? min(splits, uint(max(last, 0)) / TURN + 1) : splits;
 const bool has_norm = (is_normed & (is_key ? 2u : 1u)) != 0;
 turned_head<T, (WIDTH + 31) / 32> turned;
-if (member <= HEADS) turned.prepare(frequencies, place, is_key ? k_norm : q_norm, has_norm, WIDTH, half_dims, lane);
+if (member <= HEADS) {
+  turned.ask(frequencies, is_key ? k_norm : q_norm, has_norm, WIDTH, half_dims, lane);
+  turned.turn_to(place);
+}
 wait_for_inputs();
 if (split >= active) return;
 const device T* columns_of_row = x + size_t(row) * columns;

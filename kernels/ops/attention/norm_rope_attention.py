@@ -41,7 +41,6 @@ SCALARS = {
     "is_counted": "uint",
     "own_caches": "uint",
     "columns": "uint",
-    "dims": "uint",
     "is_normed": "uint",
     "eps": "float",
 }
@@ -51,7 +50,7 @@ KERNEL = Kernel(
     inputs=INPUTS,
     updates=UPDATES,
     outputs={"out": "T"},
-    scalars=SCALARS,
+    scalars={**SCALARS, "dims": "uint"},
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
     headers=(*TURNED_HEADERS, *HEADERS),
     ahead=AHEAD,
@@ -64,7 +63,7 @@ STREAMED = Kernel(
     updates=UPDATES,
     outputs={"out": "T"},
     scalars=SCALARS,
-    template={"T": "dtype", "WIDTH": "int", **TEMPLATE},
+    template={"T": "dtype", "WIDTH": "int", "DIMS": "int", **TEMPLATE},
     headers=(*TURNED_HEADERS, *STREAMED_HEADERS),
     threads=threads_of,
     resident=resident_of,
@@ -157,17 +156,17 @@ def plan_of(
     query = Form((made.rows, heads, made.width), None, qkv.dtype, True, made.rows * heads * made.width)
     call = grouped_heads(OP, query, keys, values, position, gate, ((), (made.rows,)))
     streams = streams_of(call, qkv.dtype, target)
-    kernel = KERNEL if streams is None else STREAMED
-    sizes = {"own_caches": call.own_caches, **call.sizes(scale), "columns": made.columns, "dims": made.dims}
+    sizes = {"own_caches": call.own_caches, **call.sizes(scale), "columns": made.columns}
     sizes |= {"is_normed": made.is_normed, "eps": eps}
+    if streams is not None:
+        shares = shared_out(call, streams.heads, streams.splits, target)
+        return plan_with(STREAMED, call, shares, query, target, streams, sizes, DIMS=made.dims)
+    sizes |= {"dims": made.dims}
     # A loop takes all query heads of a head of keys, which it writes once.
     taken = call.repeat if target.takes_loops else None
 
     def joined(shares: Shares) -> AttentionPlan:
-        return plan_with(kernel, call, shares, query, target, streams, sizes, taken)
-
-    if streams is not None:
-        return joined(shared_out(call, streams.heads, streams.splits, target))
+        return plan_with(KERNEL, call, shares, query, target, None, sizes, taken)
 
     def run(shares: Shares) -> Run:
         plan = joined(shares)

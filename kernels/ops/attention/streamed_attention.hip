@@ -1,5 +1,5 @@
 // Attention as attention.metal has it, for heads of 16-bit numbers whose rows come as streamed_rows.h says. A threadgroup takes
-// HEADS query heads that read the same keys, and every `splits`-th stretch of positions.
+// HEADS query heads that read the same keys, as SAME_KEYS threadgroups do, and every `splits`-th stretch of positions.
 typedef streamed_rows<T, WIDTH, HEADS, STAGES> Rows;
 constexpr int STRETCH = SIMDGROUPS * Rows::RUN;
 extern __shared__ pack<uint, 4> held[];
@@ -22,7 +22,8 @@ const uint active = is_counted ? min(splits, uint(max(limit, 1) + STRETCH - 1) /
 wait_for_inputs();
 if (split >= active) return;
 const size_t first_head = size_t(row) * heads + first;
-const size_t cached = (size_t(row * own_caches) * (heads / repeat) + first / repeat) * capacity * WIDTH;
+const uint kv_heads = heads / (HEADS * SAME_KEYS), kv_head = threadgroup_position_in_grid.x / SAME_KEYS;
+const size_t cached = (size_t(row * own_caches) * kv_heads + kv_head) * capacity * WIDTH;
 rows.keys = keys + cached;
 rows.values = values + cached;
 rows.cached = rows.limit = limit;

@@ -2,6 +2,17 @@
 // multiplied. Scores are logarithms to base 2, and sums are kept relative to the largest score so far, as in one_pass.h.
 namespace metal {
 
+// Two to the power of how far a score lies below the largest one.
+HIPRT_INLINE float weight_of(float difference) {
+#if HIPRT_TARGET_NVIDIA
+  float weight;  // zero instead of a number below the smallest normal one, for which exp2 takes three instructions more
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(weight) : "f"(difference));
+  return weight;
+#else
+  return exp2(difference);
+#endif
+}
+
 // Two neighbouring elements of a head, put together from parts in the parts' order: `width` sums, the largest score and the
 // sum of weights each. All loads of AT_ONCE parts are on their way together.
 struct pair_of_sums {
@@ -24,19 +35,19 @@ struct pair_of_sums {
       float higher = top;
 #pragma unroll
       for (uint s = 0; s < AT_ONCE; s++) higher = max(higher, last[s].values[0]);
-      const float fade = exp2(top - higher);
+      const float fade = weight_of(top - higher);
       top = higher, norm *= fade, sums[0] *= fade, sums[1] *= fade;
 #pragma unroll
       for (uint s = 0; s < AT_ONCE; s++) {
-        const float weight = exp2(last[s].values[0] - higher);
+        const float weight = weight_of(last[s].values[0] - higher);
         norm = mad(last[s].values[1], weight, norm);
         for (uint j = 0; j < 2; j++) sums[j] = mad(part[s].values[j], weight, sums[j]);
       }
     }
   }
 
-  // What attention answers; it is zero where no position was taken.
-  HIPRT_INLINE float share(uint j) { return norm == 0.0f ? 0.0f : sums[j] / norm; }
+  // What the sums are multiplied by for the answer, which is zero where no position was taken.
+  HIPRT_INLINE float scale() { return norm == 0.0f ? 0.0f : 1.0f / norm; }
 };
 
 // What a simdgroup has of the heads, and the rows that it has on their way: STAGES times RUN keys and as many values, by bulk
@@ -72,10 +83,10 @@ struct streamed_rows {
   // times what is no number is none.
   HIPRT_INLINE void fetch(uint slot, uint half, int start) {
     const int there = min(cached - start, int(RUN)), own = min(there - int(lane) * TOGETHER, int(TOGETHER));
-    if (half && start < limit && there < RUN) {
-#pragma unroll 2
-      for (uint i = uint(max(there, 0)) * PIECES + lane; i < RUN * PIECES; i += 32) {
-        held[((slot * 2 + half) * HALF + place_in_half(i / PIECES)) / 16 + i % PIECES] = {{0, 0, 0, 0}};
+    if (half && start < limit) {
+#pragma unroll 1
+      for (uint row = uint(max(there, 0)) + lane / PIECES; row < RUN; row += 32 / PIECES) {
+        held[((slot * 2 + half) * HALF + place_in_half(row)) / 16 + lane % PIECES] = {{0, 0, 0, 0}};
       }
     }
     if (there <= 0) return;
@@ -145,9 +156,9 @@ struct streamed_rows {
         higher = max(higher, word_across<4>(higher));
         higher = max(higher, word_across<8>(higher));
         higher = max(top[j], max(higher, word_across<16>(higher)));
-        fade[j] = exp2(top[j] - higher);
+        fade[j] = weight_of(top[j] - higher);
         top[j] = higher;
-        for (uint e = j; e < 4; e += 2) weights[e] = exp2(weights[e] - higher);
+        for (uint e = j; e < 4; e += 2) weights[e] = weight_of(weights[e] - higher);
         norm[j] = mad(norm[j], fade[j], weights[j] + weights[2 + j]);
       }
       // A weight is two numbers of 16 bits: what rounding took from the first.
@@ -215,10 +226,11 @@ struct paired_results {
   head_results<T> to;
 
   HIPRT_INLINE void put(uint head, uint element, thread pair_of_sums& sum) {
+    const float scale = sum.scale();
     for (uint j = 0; j < 2; j++) {
       const uint i = head * WIDTH + element + j;
       const float opening = to.is_gated ? opening_of(float(as_type<T>(ushort(load_now((const device ushort*)to.gate + i))))) : 1.0f;
-      to.out[i] = T(sum.share(j) * opening);
+      to.out[i] = T(sum.sums[j] * scale * opening);
     }
   }
 

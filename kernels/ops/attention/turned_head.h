@@ -26,20 +26,28 @@ void turn(const T* from, T* to, const T* weight, const float2* angles, float eps
 template <typename T, int ITEMS>
 struct turned_head {
   enum { PAIRS = (ITEMS + 1) / 2 };
+  ulong frequency[PAIRS];
   float left_weight[ITEMS], right_weight[PAIRS];
   float2 angles[PAIRS];
 
-  // Reads what does not depend on the head: the angles, and the weights of the norm where it has one.
-  void prepare(const device ulong* frequencies, int place, const device T* weight, bool has_norm, uint width, uint half_dims,
-               uint lane) {
+  // Asks for what depends neither on the head nor on its place: the frequencies, and the weights of the norm where it has one.
+  // All of it is on its way at once, because a load that has to wait for another takes as long again.
+  void ask(const device ulong* frequencies, const device T* weight, bool has_norm, uint width, uint half_dims, uint lane) {
+#pragma unroll
+    for (uint j = 0; j < PAIRS; j++) frequency[j] = j * 32 + lane < half_dims ? frequencies[j * 32 + lane] : 0;
 #pragma unroll
     for (uint j = 0; j < ITEMS; j++) {
       const uint i = j * 32 + lane;
       const bool is_pair = j < PAIRS && i < half_dims;
-      if (is_pair) angles[j] = cos_sin(frequencies[i] * ulong(place));
       left_weight[j] = has_norm && i < width - half_dims ? float(weight[is_pair ? i : i + half_dims]) : 1.0f;
       if (j < PAIRS) right_weight[j] = has_norm && is_pair ? float(weight[i + half_dims]) : 1.0f;
     }
+  }
+
+  // Finds the angles of a place.
+  void turn_to(int place) {
+#pragma unroll
+    for (uint j = 0; j < PAIRS; j++) angles[j] = cos_sin(frequency[j] * ulong(place));
   }
 
   // Puts the head to where it is wanted.
