@@ -119,10 +119,12 @@ struct bfloat16_t {
   HIPRT_FROM_CONSTANT(bfloat16_t, bits = other.bits)
 #if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 800
   HIPRT_INLINE explicit bfloat16_t(float value) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
+#elif defined(__gfx950__)
+  HIPRT_INLINE explicit bfloat16_t(float value) { bits = as_type<ushort>(__bf16(value)); }
 #else
   HIPRT_INLINE explicit bfloat16_t(float value) {
     uint word = as_type<uint>(value);
-    bool nan = (word & 0x7fffffffu) > 0x7f800000u;
+    bool nan = value != value;
     const uint quiet = (word >> 16) | 0x40u, rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
     bits = ushort(nan ? quiet : rounded);
   }

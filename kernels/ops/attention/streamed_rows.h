@@ -2,17 +2,6 @@
 // multiplied. Scores are logarithms to base 2, and sums are kept relative to the largest score so far, as in one_pass.h.
 namespace metal {
 
-// Two to the power of how far a score lies below the largest one.
-HIPRT_INLINE float weight_of(float difference) {
-#if HIPRT_TARGET_NVIDIA
-  float weight;  // zero instead of a number below the smallest normal one, for which exp2 takes three instructions more
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(weight) : "f"(difference));
-  return weight;
-#else
-  return exp2(difference);
-#endif
-}
-
 // Two neighbouring elements of a head, put together from parts in the parts' order: `width` sums, the largest score and the
 // sum of weights each. All loads of AT_ONCE parts are on their way together.
 struct pair_of_sums {
