@@ -9,8 +9,9 @@ from hiprt.kernels.tuning.vector_rings import VectorRing
 
 __all__ = ["features", "serves", "table"]
 
-# The rings were measured with 132 processors, those of the presets by the time of the whole decode step (2026-11-28).
-# Projections of queries, keys and values leave some processors to attention, which follows them with few threadgroups.
+# The rings were measured with 132 processors, those of the presets by the time of the whole decode step, as `hiprt bench
+# rings --texts 1` does it (2026-11-30). Projections of queries, keys and values leave some processors to attention, which
+# follows them with few threadgroups.
 RINGS = {
     (4096, 1024): Ring(7, 1, 4, 1, 4, 112),
     (6144, 1024): Ring(5, 2, 2, 1, 2, 264),
@@ -62,8 +63,7 @@ H200 = Table(
     # That of `RINGS` is for the queries, keys and values of 30B-A3B, whose token takes 37 us less with it than with
     # this one, which is for the output projection of a quarter of 32B.
     plain_rings={(5120, 2048): Ring(5, 2, 4, 1, 2, 132)},
-    # A token of 35B-A3B and of 30B-A3B, of whose experts codes are asked for before the choice is known to be made: 19
-    # and 12 us less than with three steps so early. 8 texts of 35B-A3B are 5 % slower with one.
+    # Of 35B-A3B and of 30B-A3B, whose codes are asked for before the choice is known to be made.
     expert_rings={(2048, 4608): Ring(1, 6, 6, 2, 1, 264), (2048, 6144): Ring(2, 6, 4, 1, 4, 132)},
     routed_rings={(9216, 2048): Ring(5, 2, 2, 2, 0, 264), (12288, 2048): Ring(7, 2, 2, 2, 0, 264)},
     # Measured by the whole decode step, as `hiprt bench rings` does it, those of 2,560 and more columns on H200s on
