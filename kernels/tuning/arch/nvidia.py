@@ -9,9 +9,9 @@ from hiprt.kernels.tuning.vector_rings import VectorRing
 
 __all__ = ["features", "serves", "table"]
 
-# The rings were measured with 132 processors, those of the presets by the time of the whole decode step, as `hiprt bench
-# rings --texts 1` does it (2026-11-30). Projections of queries, keys and values leave some processors to attention, which
-# follows them with few threadgroups.
+# The rings were measured with 132 processors, those of the presets by the time of the whole decode step, as
+# `hiprt bench rings --texts 1` does it (2026-11-30). Projections of queries, keys and values leave some processors to
+# attention, which follows them with few threadgroups.
 RINGS = {
     (4096, 1024): Ring(7, 1, 4, 1, 4, 112),
     (6144, 1024): Ring(5, 2, 2, 1, 2, 264),
