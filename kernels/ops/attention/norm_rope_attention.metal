@@ -1,23 +1,24 @@
 // The queries and the newest key of a row are normed and turned (as norm_rope_write.metal does), and attend to the cache (as
 // attention.metal does); the newest key and value are put into their caches. is_normed: bit 0 for queries, bit 1 for keys.
-// own_caches: 0 where all rows have the same caches, which hold their keys and values already.
-const uint kv_heads = heads / repeat, half_dims = dims / 2;
+// own_caches: 0 where all rows have the same caches, which hold their keys and values already. DIMS elements of a head are turned.
+const uint kv_heads = heads / repeat;
+constexpr uint HALF_DIMS = DIMS / 2;
 #if HIPRT_CPU_LOOPS
 const uint kv_head = threadgroup_position_in_grid.x, row = threadgroup_position_in_grid.z;
 const int place = position[row];
 const T* columns_of_row = x + size_t(row) * columns;
 const size_t cached = (size_t(row * own_caches) * kv_heads + kv_head) * capacity * WIDTH;
 float2 angles[WIDTH / 2 + 1];
-for (uint i = 0; i < half_dims; i++) angles[i] = cos_sin(frequencies[i] * ulong(place));
+for (uint i = 0; i < HALF_DIMS; i++) angles[i] = cos_sin(frequencies[i] * ulong(place));
 if (own_caches && place >= 0 && place < int(capacity)) {
   const T* key = columns_of_row + (heads + kv_head) * WIDTH;
   const size_t newest = cached + size_t(place) * WIDTH;
-  turn(key, keys + newest, is_normed & 2u ? k_norm : nullptr, angles, eps, WIDTH, half_dims);
+  turn(key, keys + newest, is_normed & 2u ? k_norm : nullptr, angles, eps, WIDTH, HALF_DIMS);
   for (uint i = 0; i < uint(WIDTH); i++) values[newest + i] = key[kv_heads * WIDTH + i];
 }
 for (uint head = kv_head * repeat; head < (kv_head + 1) * repeat; head++) {
   T query[WIDTH];
-  turn(columns_of_row + head * WIDTH, query, is_normed & 1u ? q_norm : nullptr, angles, eps, WIDTH, half_dims);
+  turn(columns_of_row + head * WIDTH, query, is_normed & 1u ? q_norm : nullptr, angles, eps, WIDTH, HALF_DIMS);
   const T* opening = is_gated ? gate + size_t(row) * gate_stride + head * WIDTH : nullptr;
   T* to = out + (size_t(row) * heads + head) * WIDTH;
   attend<T, WIDTH>(query, keys + cached, values + cached, min(place, int(capacity) - 1), scale, opening, to);
@@ -44,7 +45,7 @@ const uint active = is_counted ? min(splits, uint(max(last, 0)) / TURN + 1) : sp
 const bool has_norm = (is_normed & (is_key ? 2u : 1u)) != 0;
 turned_head<T, (WIDTH + 31) / 32> turned;
 if (member <= HEADS) {
-  turned.ask(frequencies, is_key ? k_norm : q_norm, has_norm, WIDTH, half_dims, lane);
+  turned.ask(frequencies, is_key ? k_norm : q_norm, has_norm, WIDTH, HALF_DIMS, lane);
   turned.turn_to(place);
 }
 wait_for_inputs();
@@ -53,7 +54,7 @@ const device T* columns_of_row = x + size_t(row) * columns;
 const device T* newest = columns_of_row + (heads + kv_heads + kv_head) * WIDTH;
 if (member <= HEADS) {
   const device T* from = columns_of_row + (is_key ? heads + kv_head : first + member) * WIDTH;
-  turned.put(from, made + member * WIDTH, has_norm, true, eps, WIDTH, half_dims, lane);
+  turned.put(from, made + member * WIDTH, has_norm, true, eps, WIDTH, HALF_DIMS, lane);
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
 const threadgroup T* key = made + HEADS * WIDTH;

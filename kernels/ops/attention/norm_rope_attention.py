@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.instances import each
@@ -44,17 +46,27 @@ SCALARS = {
     "is_normed": "uint",
     "eps": "float",
 }
+TURNED = {64: (64,), 80: (80,), 128: (128,), 256: (64, 256)}  # elements of a head of each of HEAD_WIDTHS
 AHEAD = ("q_norm", "k_norm", "position", "frequencies")
+
+
+def instances(takes_loops: bool) -> list[dict[str, Any]]:
+    """List the instances that are compiled offline, with the turned elements of published models."""
+    heads = (1,) if takes_loops else DEFAULT.attention_heads
+    by_width = [each(WIDTH=(width,), DIMS=TURNED[width], HEADS=heads) for width in HEAD_WIDTHS]
+    return [found for listed in by_width for found in listed(takes_loops)]
+
+
 KERNEL = Kernel(
     "attention/norm_rope_attention",
     inputs=INPUTS,
     updates=UPDATES,
     outputs={"out": "T"},
-    scalars={**SCALARS, "dims": "uint"},
-    template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
+    scalars=SCALARS,
+    template={"T": "dtype", "WIDTH": "int", "DIMS": "int", "HEADS": "int"},
     headers=(*TURNED_HEADERS, *HEADERS),
     ahead=AHEAD,
-    instances=each(WIDTH=HEAD_WIDTHS, HEADS=lambda _, loops: (1,) if loops else DEFAULT.attention_heads),
+    instances=instances,
 )
 # This body asks for rows by instructions of NVIDIA's, and for those of a cache before its inputs are there.
 STREAMED = Kernel(
@@ -158,15 +170,15 @@ def plan_of(
     streams = streams_of(call, qkv.dtype, target)
     sizes = {"own_caches": call.own_caches, **call.sizes(scale), "columns": made.columns}
     sizes |= {"is_normed": made.is_normed, "eps": eps}
-    if streams is not None:
-        shares = shared_out(call, streams.heads, streams.splits, target)
-        return plan_with(STREAMED, call, shares, query, target, streams, sizes, DIMS=made.dims)
-    sizes |= {"dims": made.dims}
+    kernel = KERNEL if streams is None else STREAMED
     # A loop takes all query heads of a head of keys, which it writes once.
     taken = call.repeat if target.takes_loops else None
 
     def joined(shares: Shares) -> AttentionPlan:
-        return plan_with(KERNEL, call, shares, query, target, None, sizes, taken)
+        return plan_with(kernel, call, shares, query, target, streams, sizes, taken, DIMS=made.dims)
+
+    if streams is not None:
+        return joined(shared_out(call, streams.heads, streams.splits, target))
 
     def run(shares: Shares) -> Run:
         plan = joined(shares)
