@@ -15,6 +15,7 @@ from hiprt.array import Array
 from hiprt.bench.isa.case import Case, int32, normal
 from hiprt.kernels.ops.attention.attention import combine_launch
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, GroupedHeads
+from hiprt.kernels.ops.attention.norm_rope_attention import TURNED_DIMS
 from hiprt.kernels.ops.attention.prefill_attention import TURNED, plan_of as prefill_plan, tile_rows
 from hiprt.kernels.ops.quantized_cache.coded_heads import WIDTHS
 from hiprt.kernels.reference import ops as reference
@@ -75,8 +76,9 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         exact, _, _ = reference.norm_rope_write(*given, 2, 1e4)
         yield Case(f"2 heads of {width} and one to keep", writes, given, exact)
         for pairs in DEFAULT.attention_heads:
-            yield joined(dtype, width, pairs, 20, 17)
-        yield joined(dtype, width, DEFAULT.attention_heads[0], 257, 140)
+            for dims in TURNED_DIMS[width]:
+                yield joined(dtype, width, dims, pairs, 20, 17)
+        yield joined(dtype, width, width, DEFAULT.attention_heads[0], 257, 140)
     for width in WIDTHS:
         yield from coded(dtype, width)
     for width in HEAD_WIDTHS:
@@ -130,14 +132,16 @@ def paged(dtype: np.dtype[Any], width: int) -> Iterator[Case]:
         yield Case(name, kernels.paged_attention, given, exact, {"scale": width**-0.5})
 
 
-def joined(dtype: np.dtype[Any], width: int, pairs: int, capacity: int, place: int) -> Case:
-    """Return the case of heads that are normed, turned, written and attended to by one kernel."""
+def joined(dtype: np.dtype[Any], width: int, dims: int, pairs: int, capacity: int, place: int) -> Case:
+    """Return the case of heads that are normed, turned (`dims` elements), written and attended to by one kernel."""
     qkv, weight = normal(dtype, 1, (4 + 2 * pairs) * width, seed=35), normal(dtype, width, seed=36)
     keys, values = normal(dtype, 2, 1, pairs, capacity, width, seed=37)
     given, scale = (qkv, weight, weight, int32(place), keys, values), width**-0.5
-    exact, _, _ = reference.norm_rope_attention(*given, 4, 1e4, scale)
-    op = partial(kernels.norm_rope_attention, heads=4, base=1e4, scale=scale)
-    return Case(f"4 heads of {width} over {place + 1} of {capacity} positions of {pairs}", op, given, exact, slack=4)
+    exact, _, _ = reference.norm_rope_attention(*given, 4, 1e4, scale, dims=dims)
+    op = partial(kernels.norm_rope_attention, heads=4, base=1e4, scale=scale, dims=dims)
+    turned = f", {dims} of them turned," if dims < width else ""
+    name = f"4 heads of {width}{turned} over {place + 1} of {capacity} positions of {pairs}"
+    return Case(name, op, given, exact, slack=4)
 
 
 def parts_of_attention(dtype: np.dtype[Any], width: int) -> Case:

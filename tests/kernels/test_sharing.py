@@ -149,10 +149,10 @@ def test_waves_of_attention_hide_the_latency_of_memory(root, gpu):
     report = Report.parse((root / "kernels" / "offline" / "amd_report.txt").read_text()).of([gpu.arch])
     planned = gpu.target.table.attention_groups * SIMDGROUPS * 32 / gpu.wave / (SIMDS * gpu.units)
     sizes = {"float32": 4, "float16": 2, "bfloat16": 2}
-    found = [(row, re.fullmatch(r"(\w*attention)_(b?float\d+)_(\d+)_(\d+)", row.kernel)) for row in report.rows]
+    found = [(row, re.fullmatch(r"(\w*attention)_(b?float\d+)_(\d+)(?:_\d+)?_\d+", row.kernel)) for row in report.rows]
     served = [(row, match) for row, match in found if match and match[1] != "prefill_attention"]
-    assert len(served) == 36 + 36 + 36 + 27
-    for row, (name, dtype, width, _) in ((row, match.groups()) for row, match in served):
+    assert len(served) == 36 + 45 + 36 + 27
+    for row, (name, dtype, width) in ((row, match.groups()) for row, match in served):
         elements = 8 if int(width) in (64, 128, 256) else -(-int(width) // 32)
         nbytes = 4 * 2 * elements * (1 if name == "quantized_attention" else sizes[dtype]) * gpu.wave
         assert min(planned, row.waves) * SIMDS * gpu.units * nbytes >= gpu.latency * gpu.bandwidth, row

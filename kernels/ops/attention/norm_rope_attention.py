@@ -31,7 +31,7 @@ from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["norm_rope_attention"]
+__all__ = ["TURNED_DIMS", "norm_rope_attention"]
 
 OP = "norm_rope_attention"
 TURNED_HEADERS = ("attention/cos_sin.h", "attention/turned_head.h")
@@ -46,14 +46,14 @@ SCALARS = {
     "is_normed": "uint",
     "eps": "float",
 }
-TURNED = {64: (64,), 80: (80,), 128: (128,), 256: (64, 256)}  # elements of a head of each of HEAD_WIDTHS
+TURNED_DIMS = {64: (64,), 80: (80,), 128: (128,), 256: (64, 256)}  # elements of a head of each of HEAD_WIDTHS
 AHEAD = ("q_norm", "k_norm", "position", "frequencies")
 
 
 def instances(takes_loops: bool) -> list[dict[str, Any]]:
     """List the instances that are compiled offline, with the turned elements of published models."""
     heads = (1,) if takes_loops else DEFAULT.attention_heads
-    by_width = [each(WIDTH=(width,), DIMS=TURNED[width], HEADS=heads) for width in HEAD_WIDTHS]
+    by_width = [each(WIDTH=(width,), DIMS=TURNED_DIMS[width], HEADS=heads) for width in HEAD_WIDTHS]
     return [found for listed in by_width for found in listed(takes_loops)]
 
 
