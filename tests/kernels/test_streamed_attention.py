@@ -9,6 +9,7 @@ from helpers.joined_attention import BASE, EPS, operands, run
 
 import hiprt
 from hiprt import graphs, kernels
+from hiprt.kernels import hip_kernel
 from hiprt.kernels.ops.attention.grouped_heads import GroupedHeads
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.tuning.streams import (
@@ -26,6 +27,20 @@ from hiprt.provider import CPU, NVIDIA
 
 H200 = make_target("sm_90", 132, 32, NVIDIA)
 HALF, BFLOAT, SINGLE = np.dtype(np.float16), hiprt.bfloat16, np.dtype(np.float32)
+# It leaves dynamic threadgroup memory on each processor, or core, full of what is no number: all bits are set.
+LEAVE_NO_NUMBERS = hip_kernel(
+    """
+    __global__ void leave_no_numbers(unsigned* out) {
+      extern __shared__ unsigned held[];
+      for (unsigned i = threadIdx.x; i < WORDS; i += blockDim.x) held[i] = 0xffffffffu;
+      __syncthreads();
+      if (threadIdx.x == 0) out[blockIdx.x] = held[blockIdx.x];
+    }
+    """,
+    "leave_no_numbers",
+    {"out": "write uint32"},
+    constants={"WORDS": 12288},
+)
 QWEN = GroupedHeads(1, True, 32, 8, 8192, 128, 0, False)
 modules = [import_module(f"hiprt.kernels.ops.attention.{name}") for name in ("attention", "norm_rope_attention")]
 
@@ -104,16 +119,18 @@ def force(monkeypatch):
         (BFLOAT, 24, 2, 64, 64, 2, 3, 1),
         pytest.param(BFLOAT, 2, 2, 256, 64, 2, 1, 1, marks=pytest.mark.wide),
         pytest.param(HALF, 2, 2, 256, 256, 2, 2, 1, marks=pytest.mark.wide),
-        pytest.param(HALF, 20, 1, 128, 128, 4, 6, 1, marks=pytest.mark.wide),
+        (HALF, 20, 1, 128, 128, 4, 6, 1),
         pytest.param(BFLOAT, 12, 2, 64, 2, 4, 8, 1, marks=pytest.mark.wide),
     ],
 )
 def test_matches_the_reference(force, dtype, heads, pairs, width, dims, splits, simdgroups, stages):
     """The first and the last place of a run, positions in front of the caches and behind them; NaN is not read.
 
-    Of some heads only the first elements are turned, and of some calls several threadgroups read the same keys.
+    Nor is what threadgroup memory holds from before. Of some heads only the first elements are turned, and of some
+    calls several threadgroups read the same keys.
     """
     force(splits, simdgroups, stages)
+    LEAVE_NO_NUMBERS(hiprt.empty(512, np.uint32), threads=512 * 256, block=256, shared=12288 * 4)
     hosts = operands(dtype, heads, pairs, width, [0, 15, 16, 130, 199, 200, -1], 200, extra=heads * width)
     exact = reference.norm_rope_attention(
         *hosts, heads, BASE, width**-0.5, EPS, dims, hosts[0][:, (heads + 2 * pairs) * width :]
