@@ -4,20 +4,6 @@ namespace metal {
 
 inline float opening_of(float gate) { return 1.0f / (1.0f + exp(-gate)); }
 
-// Two to the power of how far a score lies below the largest one. GPUs' own instruction gives zero instead of a number below
-// the smallest normal one, for which exp2 takes three to five instructions more.
-inline float weight_of(float difference) {
-#if HIPRT_TARGET_NVIDIA
-  float weight;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(weight) : "f"(difference));
-  return weight;
-#elif HIPRT_TARGET_AMD
-  return __builtin_amdgcn_exp2f(difference);
-#else
-  return exp2(difference);
-#endif
-}
-
 // The sum of parts of a head that lie `apart` numbers from each other. A part is what one_pass leaves: `width` sums, the
 // largest score and the sum of weights. Parts are put together in their order, whoever made them first.
 struct summed_parts {
@@ -29,7 +15,7 @@ struct summed_parts {
 #pragma unroll 4
     for (uint s = 0; s < count; s++) {
       From part = parts + s * apart;
-      const float weight = weight_of(part[width] - top);
+      const float weight = power_of_two(part[width] - top);
       norm = mad(part[width + 1], weight, norm);
       total = mad(part[element], weight, total);
     }
@@ -146,13 +132,13 @@ struct one_pass {
         scores[u] = start + u * int(SIDE) + side <= last ? score : -3.0e38f;
         higher = max(higher, scores[u]);
       }
-      const float fade = weight_of(top[h] - higher);
+      const float fade = power_of_two(top[h] - higher);
       top[h] = higher;
       norm[h] *= fade;
       for (uint j = 0; j < PER_LANE; j++) totals[h][j] *= fade;
 #pragma unroll
       for (int u = 0; u < int(UNROLL); u++) {
-        const float weight = start + u * int(SIDE) + side <= last ? weight_of(scores[u] - higher) : 0.0f;
+        const float weight = start + u * int(SIDE) + side <= last ? power_of_two(scores[u] - higher) : 0.0f;
         norm[h] += weight;
         for (uint j = 0; j < PER_LANE; j++) totals[h][j] = mad(weight, float(value[u].values[j]), totals[h][j]);
       }
@@ -181,7 +167,7 @@ struct one_pass {
 #pragma unroll
       for (uint other = LANES; other < 32; other *= 2) {
         const float higher = max(top[h], simd_shuffle_xor(top[h], other));
-        const float fade = weight_of(top[h] - higher);
+        const float fade = power_of_two(top[h] - higher);
         top[h] = higher;
         norm[h] *= fade;
         norm[h] = sum_across(norm[h], other);

@@ -24,11 +24,11 @@ struct pair_of_sums {
       float higher = top;
 #pragma unroll
       for (uint s = 0; s < AT_ONCE; s++) higher = max(higher, last[s].values[0]);
-      const float fade = weight_of(top - higher);
+      const float fade = power_of_two(top - higher);
       top = higher, norm *= fade, sums[0] *= fade, sums[1] *= fade;
 #pragma unroll
       for (uint s = 0; s < AT_ONCE; s++) {
-        const float weight = weight_of(last[s].values[0] - higher);
+        const float weight = power_of_two(last[s].values[0] - higher);
         norm = mad(last[s].values[1], weight, norm);
         for (uint j = 0; j < 2; j++) sums[j] = mad(part[s].values[j], weight, sums[j]);
       }
@@ -145,9 +145,9 @@ struct streamed_rows {
         higher = max(higher, word_across<4>(higher));
         higher = max(higher, word_across<8>(higher));
         higher = max(top[j], max(higher, word_across<16>(higher)));
-        fade[j] = weight_of(top[j] - higher);
+        fade[j] = power_of_two(top[j] - higher);
         top[j] = higher;
-        for (uint e = j; e < 4; e += 2) weights[e] = weight_of(weights[e] - higher);
+        for (uint e = j; e < 4; e += 2) weights[e] = power_of_two(weights[e] - higher);
         norm[j] = mad(norm[j], fade[j], weights[j] + weights[2 + j]);
       }
       // A weight is two numbers of 16 bits: what rounding took from the first.

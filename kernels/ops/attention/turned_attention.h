@@ -218,7 +218,7 @@ struct turned_attention {
         higher = factor * among_query(higher, [](float a, float b) { return __builtin_fmaxf(a, b); });
         const bool grows = higher > top[c] + SLACK;
         if (__builtin_amdgcn_ballot_w64(grows) != 0) {
-          const float fade = grows ? __builtin_amdgcn_exp2f(top[c] - higher) : 1.0f;
+          const float fade = grows ? power_of_two(top[c] - higher) : 1.0f;
           top[c] = grows ? higher : top[c];
           norm[c] *= fade;
 #pragma unroll
@@ -230,7 +230,7 @@ struct turned_attention {
         for (int b = 0; b < KEYS / 16; b++) {
 #pragma unroll
           for (int i = 0; i < TILE_SUMS; i++) {
-            scores[c][b][i] = __builtin_amdgcn_exp2f(__builtin_fmaf(scores[c][b][i], factor, -base));
+            scores[c][b][i] = power_of_two(__builtin_fmaf(scores[c][b][i], factor, -base));
           }
           norm[c] += scores[c][b];
         }
@@ -267,7 +267,7 @@ struct turned_attention {
           for (int i = 0; i < TILE_SUMS; i++) {
             const int n = d * 16 + int(sum_row(i, lane));
             const float given = float(gate[WIDTH % 16 == 0 ? n : min(n, WIDTH - 1)]);
-            sums[c][d][i] *= __builtin_amdgcn_rcpf(1.0f + __builtin_amdgcn_exp2f(-1.44269504f * given));
+            sums[c][d][i] *= __builtin_amdgcn_rcpf(1.0f + power_of_two(-1.44269504f * given));
           }
         }
         const pack<uint, TILE_SUMS / 2> words = column_part(sums[c][d], lane);

@@ -89,11 +89,6 @@ if (team == TEAMS) {
     queries[i] = load_now(from + i / 4 * 8 + i / 2 % 2 * 4 + t) ^ flipped;
   }
 
-  const auto power_of_two = [](float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-  };
   const auto multiply_keys = [&](uint tile) {
     const uint at = keys_at(tile);
     begin_products();
