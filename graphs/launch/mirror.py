@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,9 @@ from hiprt.graphs.launch.pieces import Pieces, Sums
 __all__ = ["Mirror", "mirror"]
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = core.lib.hipMemcpyHostToDevice, core.lib.hipMemcpyDeviceToHost
-LARGEST = 1 << 26  # bytes of one copy
+LARGEST = 1 << 26  # bytes of one copy; the pieces of one begin between two multiples of it
+
+Indices = NDArray[np.intp]
 
 
 def half_of_memory() -> int:
@@ -31,16 +33,33 @@ def half_of_memory() -> int:
 class Mirror:
     """Copies of pieces of device memory.
 
+    Recordings that have the same piece share its row in the arrays that tell what is held. The rows of a recording's
+    pieces are looked up once, so that a launch compares arrays, and Python has work with what is copied alone.
+
     Attributes
     ----------
-    copies : dict
-        A piece's first address and one past its last, to its fingerprint and content.
+    table : dict
+        A piece's first address and one past its last, to its row.
+    rows : mapping
+        The rows of `Pieces`, as long as those live.
+    sums : array of uint64
+        By row: the fingerprint of what is held.
+    is_held : array of bool
+        By row: whether anything is.
+    places : array of uint64
+        By row: the host's address of the copy; 0 where there is no memory for one yet.
+    blocks : list of array of uint8
+        The memory of the copies.
     limit : int
         The most bytes of copies that are only good to have.
     """
 
     def __init__(self) -> None:
-        self.copies: dict[tuple[int, int], tuple[int, NDArray[np.uint8]]] = {}
+        self.table: dict[tuple[int, int], int] = {}
+        self.rows: WeakKeyDictionary[Pieces, Indices] = WeakKeyDictionary()
+        self.sums, self.places = np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+        self.is_held = np.zeros(0, np.bool_)
+        self.blocks: list[NDArray[np.uint8]] = []
         self.limit = half_of_memory()
         self.lock = threading.Lock()
 
@@ -63,36 +82,22 @@ class Mirror:
             The host has no memory for what must be held.
         """
         with self.lock:
-            keys = list(zip(pieces.starts.tolist(), pieces.ends.tolist()))
-            held = {key: self.copies[key] for key in keys if key in self.copies}
-            missing = [i for i, key in enumerate(keys) if key not in held or held[key][0] != int(sums[i])]
-            used = sum(end - start for start, end in self.copies)
-            if used + sum(keys[i][1] - keys[i][0] for i in missing) > self.limit:
-                # What other recordings reach goes first.
-                self.copies, used = held, sum(end - start for start, end in held)
-            taken = []
-            for i in missing:
-                used += keys[i][1] - keys[i][0]
-                if used <= self.limit or needed[i]:
-                    taken.append(i)
-                else:
-                    self.copies.pop(keys[i], None)
-            found = [(run, self.copy(pieces, run)) for run in runs(pieces, taken)]
+            rows = self.rows_of(pieces)
+            missing = np.flatnonzero(~self.is_held[rows] | (self.sums[rows] != sums))
+            # A copy that fails leaves neither what was held nor what is.
+            self.is_held[rows[missing]] = False
+            self.make_room(pieces, missing, needed)
+            rows = self.rows_of(pieces)
+            copied = missing[self.places[rows[missing]] != 0]
+            places = self.places[rows]
+            for run in runs(pieces, copied, places):
+                start, nbytes = extent_of(pieces, run)
+                pieces.stream.copy(int(places[run[0]]), start, nbytes, DEVICE_TO_HOST)
             pieces.stream.synchronize()
-            for run, content in found:
-                start = keys[run[0]][0]
-                for i in run:
-                    self.copies[keys[i]] = int(sums[i]), content[keys[i][0] - start : keys[i][1] - start]
+            self.sums[rows[copied]] = sums[copied]
+            self.is_held[rows[copied]] = True
 
-    @staticmethod
-    def copy(pieces: Pieces, run: list[int]) -> NDArray[np.uint8]:
-        """Begin the copy of neighbouring pieces."""
-        start = int(pieces.starts[run[0]])
-        content = np.empty(int(pieces.ends[run[-1]]) - start, np.uint8)
-        pieces.stream.copy(int(content.ctypes.data), start, content.nbytes, DEVICE_TO_HOST)
-        return content
-
-    def restore(self, pieces: Pieces, sums: Sums, which: list[int]) -> list[int]:
+    def restore(self, pieces: Pieces, sums: Sums, which: Indices) -> Indices:
         """Put pieces back, and return those of which no copy is held.
 
         Parameters
@@ -100,34 +105,95 @@ class Mirror:
         pieces : Pieces
         sums : array of uint64
             The fingerprints of the content that is put back.
-        which : list of int
-            The pieces.
+        which : array of int
+            The pieces, ascending.
         """
-        lost = []
         with self.lock:
-            for i in which:
-                start, end = int(pieces.starts[i]), int(pieces.ends[i])
-                known, content = self.copies.get((start, end), (None, None))
-                if content is None or known != int(sums[i]):
-                    lost.append(i)
-                else:
-                    pieces.stream.copy(start, int(content.ctypes.data), end - start, HOST_TO_DEVICE)
+            rows = self.rows_of(pieces)
+            is_good = self.is_held[rows[which]] & (self.sums[rows[which]] == sums[which])
+            places = self.places[rows]
+            for run in runs(pieces, which[is_good], places):
+                start, nbytes = extent_of(pieces, run)
+                pieces.stream.copy(start, int(places[run[0]]), nbytes, HOST_TO_DEVICE)
             pieces.stream.synchronize()
+            lost: Indices = which[~is_good]
         return lost
 
+    def rows_of(self, pieces: Pieces) -> Indices:
+        """Return the rows of pieces, which are made where they are new."""
+        rows = self.rows.get(pieces)
+        if rows is None:
+            table, keys = self.table, zip(pieces.starts.tolist(), pieces.ends.tolist())
+            rows = np.array([table.setdefault(key, len(table)) for key in keys], np.intp)
+            self.sums, self.places = (
+                np.append(each, np.zeros(len(table) - len(each), np.uint64)) for each in (self.sums, self.places)
+            )
+            self.is_held = np.append(self.is_held, np.zeros(len(table) - len(self.is_held), np.bool_))
+            self.rows[pieces] = rows
+        return rows
 
-def runs(pieces: Pieces, which: list[int]) -> Iterator[list[int]]:
-    """Yield neighbouring pieces together, as far as one copy takes them."""
-    run: list[int] = []
-    for i in which:
-        fits = run and run[-1] + 1 == i and pieces.owners[run[-1]] == pieces.owners[i]
-        if not fits or pieces.ends[i] - pieces.starts[run[0]] > LARGEST:
-            if run:
-                yield run
-            run = []
-        run.append(i)
-    if run:
-        yield run
+    def make_room(self, pieces: Pieces, missing: Indices, needed: NDArray[np.bool_]) -> None:
+        """Give pieces whose content is not held places for it, those that are not needed as far as the limit allows."""
+        sizes = (pieces.ends - pieces.starts).astype(np.int64)
+        new = self.without_place(pieces, missing)
+        if not len(new):
+            return
+        if self.nbytes + sizes[new].sum() > self.limit:
+            is_tight = self.nbytes + sizes[new[needed[new]]].sum() > self.limit
+            self.drop(pieces, missing[~needed[missing] & is_tight])
+            new = self.without_place(pieces, missing)
+        is_needed = needed[new]
+        room = self.limit - self.nbytes - sizes[new[is_needed]].sum()
+        taken = new[is_needed | (np.cumsum(np.where(is_needed, 0, sizes[new])) <= room)]
+        rows = self.rows_of(pieces)
+        for run in runs(pieces, taken):
+            start, nbytes = extent_of(pieces, run)
+            block = np.empty(nbytes, np.uint8)
+            self.blocks.append(block)
+            self.places[rows[run]] = int(block.ctypes.data) + (pieces.starts[run] - start)
+
+    def without_place(self, pieces: Pieces, which: Indices) -> Indices:
+        """Return those of some pieces whose copies have no place."""
+        found: Indices = which[self.places[self.rows_of(pieces)[which]] == 0]
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all copies."""
+        return sum(block.nbytes for block in self.blocks)
+
+    def drop(self, pieces: Pieces, stale: Indices) -> None:
+        """Drop what only other recordings reach, and of these pieces the copies that are stale."""
+        rows = self.rows_of(pieces)
+        if len(self.table) == len(rows) and not self.places[rows[stale]].any():
+            return
+        self.places[rows[stale]] = 0
+        self.sums, self.is_held, self.places = self.sums[rows], self.is_held[rows], self.places[rows]
+        self.table = {key: row for row, key in enumerate(zip(pieces.starts.tolist(), pieces.ends.tolist()))}
+        self.rows.clear()
+        own = np.sort(self.places)
+        begins = np.array([block.ctypes.data for block in self.blocks], np.uint64)
+        ends = begins + np.array([block.nbytes for block in self.blocks], np.uint64)
+        is_used = np.searchsorted(own, begins) < np.searchsorted(own, ends)
+        self.blocks = [block for block, used in zip(self.blocks, is_used) if used]
+
+
+def extent_of(pieces: Pieces, run: Indices) -> tuple[int, int]:
+    """Return the first address of neighbouring pieces, and their size."""
+    start = int(pieces.starts[run[0]])
+    return start, int(pieces.ends[run[-1]]) - start
+
+
+def runs(pieces: Pieces, which: Indices, places: Sums | None = None) -> list[Indices]:
+    """Return neighbouring pieces together, as far as one copy takes them; `places`: where the copies of all are."""
+    if not len(which):
+        return []
+    before, after = which[:-1], which[1:]
+    is_cut = (before + 1 != after) | (pieces.owners[before] != pieces.owners[after])
+    is_cut |= pieces.starts[before] // LARGEST != pieces.starts[after] // LARGEST
+    if places is not None:
+        is_cut |= places[before] + (pieces.ends[before] - pieces.starts[before]) != places[after]
+    return np.split(which, np.flatnonzero(is_cut) + 1)
 
 
 mirror = Mirror()

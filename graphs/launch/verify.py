@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.mirror import mirror
-from hiprt.graphs.launch.pieces import Pieces, Sums
-from hiprt.graphs.record.declarations import declared
+from hiprt.graphs.launch.pieces import Sums
+from hiprt.graphs.launch.reach import reach_of
 from hiprt.graphs.record.dump import accesses
-from hiprt.graphs.record.extents import Extent, coalesce
-from hiprt.graphs.record.recording import Recording
-from hiprt.module import READ, WRITE, Function
+from hiprt.graphs.record.extents import Extent
+from hiprt.module import Function
 from hiprt.stream import Stream
 
 __all__ = ["Mismatch", "launch_verified"]
@@ -92,7 +91,7 @@ def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
         Something failed before the launch.
     """
     exec_.recording.order(stream)
-    memory = Memory(exec_.recording, stream)
+    memory = Memory(exec_, stream)
     exec_.launch(stream)
     try:
         return compare(exec_, memory)
@@ -101,52 +100,36 @@ def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
 
 
 class Memory:
-    """What the nodes of a recording reach, and what it holds before a launch.
+    """What the nodes of an exec reach, and what it holds before a launch.
 
     Parameters
     ----------
-    recording : Recording
+    exec_ : Exec
     stream : Stream
 
     Attributes
     ----------
+    recording : Recording
+    reach : Reach
     pieces : Pieces
-        No node declares a part of one.
+        Those of `reach`.
     before : array of uint64
         Their fingerprints.
-    is_declared, is_written : array of bool
-        Which pieces any node declares, and which any node declares to write.
     lost : bool
         Whether memory was overwritten of which the host has no copy.
     """
 
-    def __init__(self, recording: Recording, stream: Stream) -> None:
-        self.recording, self.stream = recording, stream
-        self.touched = [
-            [(start, end, access) for start, end, access in declared(recording, i) if start < end]
-            for i in range(len(recording))
-        ]
-        everything = [(start, end) for each in self.touched for start, end, _ in each]
-        buffers = [(buffer.address, buffer.address + buffer.nbytes) for buffer in recording.keep if buffer.nbytes]
-        cuts = (address for extent in [*everything, *buffers] for address in extent)
-        self.pieces = Pieces(coalesce([*everything, *buffers]), cuts, stream)
-        self.is_declared = self.pieces.within(everything)
-        self.is_written = self.pieces.within(extent for i in range(len(recording)) for extent in self.writes(i))
+    def __init__(self, exec_: Exec, stream: Stream) -> None:
+        self.recording, self.stream = exec_.recording, stream
+        self.reach = reach_of(exec_, stream)
+        self.pieces = self.reach.pieces
         self.before = self.pieces.fingerprints()
-        mirror.hold(self.pieces, self.before, self.is_written)
+        mirror.hold(self.pieces, self.before, self.reach.is_written)
         self.lost = False
-
-    def writes(self, index: int) -> list[Extent]:
-        """Return the memory that a node declares to write."""
-        return [(start, end) for start, end, access in self.touched[index] if access & WRITE]
-
-    def reads(self, index: int) -> list[Extent]:
-        """Return the memory that a node declares to read."""
-        return [(start, end) for start, end, access in self.touched[index] if access & READ]
 
     def differ(self, one: Sums, other: Sums) -> NDArray[np.intp]:
         """Return the declared pieces whose fingerprints differ."""
-        return np.flatnonzero((one != other) & self.is_declared)
+        return np.flatnonzero((one != other) & self.reach.is_declared)
 
     def run(self, begin: int, end: int) -> None:
         """Run nodes eagerly."""
@@ -159,7 +142,7 @@ class Memory:
         Memory that no node declares stays: something else may be using it.
         """
         changed = self.differ(self.before, self.pieces.fingerprints() if now is None else now)
-        self.lost |= bool(mirror.restore(self.pieces, self.before, changed.tolist()))
+        self.lost |= bool(len(mirror.restore(self.pieces, self.before, changed)))
 
     def run_watched(self, nodes: Iterable[int]) -> tuple[int, NDArray[np.intp]] | None:
         """Run all nodes eagerly, and return the first of some nodes that writes what it does not declare.
@@ -181,7 +164,7 @@ class Memory:
                 sums = self.pieces.fingerprints()
             self.run(i, i + 1)
             after, done = self.pieces.fingerprints(), i + 1
-            changed = np.flatnonzero((sums != after) & ~self.pieces.within(self.writes(i)))
+            changed = np.flatnonzero((sums != after) & ~self.pieces.within(self.reach.writes(i)))
             if found is None and len(changed):
                 found = i, changed
             sums = after
@@ -190,7 +173,7 @@ class Memory:
 
     def unknown(self) -> list[int]:
         """Return the nodes that were not seen to write nothing but what they declare."""
-        return [i for i in self.kernels() if not self.is_honest(i)]
+        return [] if self.reach.is_honest else [i for i in self.kernels() if not self.is_honest(i)]
 
     def kernels(self) -> list[int]:
         """Return the nodes that are kernels: what the others write is known."""
@@ -202,7 +185,7 @@ class Memory:
         if node.function is None:
             return False
         known = honest.setdefault(node.function, set())
-        launch = (node.grid, node.block, node.shared, *(end - start for start, end, _ in self.touched[index]))
+        launch = (node.grid, node.block, node.shared, *(end - start for start, end, _ in self.reach.touched[index]))
         if seen:
             known.add(launch)
         return launch in known
@@ -223,16 +206,19 @@ def compare(exec_: Exec, memory: Memory) -> Mismatch | None:
     watched = memory.unknown()
     found = memory.run_watched(watched)
     eager = memory.pieces.fingerprints()
-    undeclared = memory.is_declared & ~memory.is_written & ((graph != memory.before) | (eager != memory.before))
+    undeclared = (
+        memory.reach.is_declared & ~memory.reach.is_written & ((graph != memory.before) | (eager != memory.before))
+    )
     is_right = not len(memory.differ(graph, eager)) and not undeclared.any()
     if found is None and is_right:
         for i in watched:
             memory.is_honest(i, seen=True)
+        memory.reach.is_honest = not memory.unknown()
         return None
     if found is None:
         memory.restore(eager)
         found = memory.run_watched(memory.kernels())
-    if found is not None and not memory.is_declared[found[1]].any():
+    if found is not None and not memory.reach.is_declared[found[1]].any():
         logger.warning("verify: %s", memory.mismatch(found[0], outside(memory, *found)))
         found = None
         if is_right:
@@ -256,7 +242,7 @@ def outside(memory: Memory, index: int, changed: NDArray[np.intp]) -> str:
 
 def trespass(memory: Memory, index: int, changed: NDArray[np.intp]) -> str:
     """Describe what a node writes without declaring it, by the name of its own argument or of another node's."""
-    piece = int(changed[memory.is_declared[changed]][0])
+    piece = int(changed[memory.reach.is_declared[changed]][0])
     start, end = int(memory.pieces.starts[piece]), int(memory.pieces.ends[piece])
     for i in (index, *range(len(memory.recording))):
         node = memory.recording.node(i)
@@ -287,8 +273,8 @@ def locate(exec_: Exec, memory: Memory, graph: Sums, eager: Sums) -> Mismatch:
     memory.restore()
     memory.run(0, index)
     texts = [
-        checksum(memory, memory.pieces.fingerprints(), memory.reads(index)),
-        *(checksum(memory, sums, memory.writes(index)) for sums in (graph, eager)),
+        checksum(memory, memory.pieces.fingerprints(), memory.reach.reads(index)),
+        *(checksum(memory, sums, memory.reach.writes(index)) for sums in (graph, eager)),
     ]
     return memory.mismatch(
         index, cause, is_stale=is_stale, sums="inputs {}, outputs {} in the graph, {} eagerly".format(*texts)
@@ -301,7 +287,7 @@ def first_that_differs(memory: Memory, one: Sums, other: Sums) -> int:
     differs[memory.differ(one, other)] = True
     found = len(memory.recording) - 1
     for i in reversed(range(len(memory.recording))):
-        own = memory.pieces.within(memory.writes(i))
+        own = memory.pieces.within(memory.reach.writes(i))
         if (differs & own).any():
             found = i
         differs &= ~own
