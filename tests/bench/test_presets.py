@@ -185,7 +185,7 @@ def test_a_product_in_front_of_a_mixture_leaves_its_logits(name, stream, monkeyp
     tokens, position = hiprt.array(np.array([5], np.int32)), hiprt.zeros(1, np.int32)
     plain = preset(name)
     expected = plain.decode(tokens, position, plain.state(1, 32)).numpy().astype(np.float64)
-    monkeypatch.setattr(moe, "reads_columns", lambda target: True)
+    monkeypatch.setattr(moe, "reads_folded", lambda target: True)
     monkeypatch.setattr(projected, "ring_of", lambda product, target, is_normed: Ring(2, 1, 1, 1, 0, 16))
     ring = Ring(2, 2, 1, 1, 0, 7)
     monkeypatch.setattr(routed, "routed_ring_of", lambda product, target, has_logits: (ring, 0))

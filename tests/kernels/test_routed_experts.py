@@ -20,6 +20,7 @@ from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.rings import Ring, routed_ring_of
 from hiprt.kernels.tuning.target import force_generic, make_target
 from hiprt.kernels.tuning.tiling import Product
+from hiprt.objects import Planned
 from hiprt.provider import NVIDIA
 
 HALF = np.dtype(np.float16)
@@ -140,6 +141,12 @@ def projection(dtype, wanted, seed):
     return [hiprt.array(y), tuple(map(hiprt.array, parts)), hiprt.array(residual)], made + residual.astype(np.float64)
 
 
+def matrices_of(out, given, norm):
+    """The router, the same folded with the matrix in front of it, and the stack."""
+    router = tuple(given[:3])
+    return router, projected.folded_router(router, out, norm=norm), tuple(given[3:])
+
+
 def both_rings(monkeypatch, out, ring):
     """Let the kernels serve, with these rings."""
     monkeypatch.setattr(projected, "ring_of", lambda whole, target, is_normed: out)
@@ -160,7 +167,7 @@ def test_a_product_leaves_logits(close, monkeypatch, dtype, shared, out, ring):
     both_rings(monkeypatch, out, ring)
     (x, *given), options, _ = operands(dtype, shared)
     first, exact = projection(dtype, x.numpy(), 3)
-    stream, matrices = hiprt.Stream(), (tuple(given[:3]), projected.columns_of(*given[:3]), tuple(given[3:]))
+    stream, matrices = hiprt.Stream(), matrices_of(first[1], given, options["norm"])
 
     def run():
         return projected.projected_gate_up(*first, *matrices, **options)
@@ -183,6 +190,49 @@ def test_a_product_leaves_logits(close, monkeypatch, dtype, shared, out, ring):
         assert [part.numpy().tobytes() for part in other] == [part.numpy().tobytes() for part in got]
 
 
+def test_a_folded_router():
+    """It is the router weighed by the norm, times the matrix in front of it, and the weighed router itself."""
+    _, options, _ = operands(HALF, True, seed=7)
+    router, routes = coded(EXPERTS + 1, HALF, 8, 8)
+    first, _ = projection(HALF, np.zeros((1, WIDTH)), 9)
+    folded = projected.folded_router(tuple(map(hiprt.array, router)), first[1], norm=options["norm"])
+    weighed = routes * options["norm"].numpy().astype(np.float64)
+    packed, *parts = (part.numpy() for part in first[1])
+    exact = np.concatenate([weighed @ values_of(packed, *parts, 64, 4), weighed], 1)
+    assert folded.shape == (EXPERTS + 1, INNER + WIDTH)
+    assert np.allclose(folded.numpy().astype(np.float64), exact, rtol=2**-9, atol=2**-9 * np.abs(weighed).max())
+
+
+def test_logits_do_not_depend_on_the_ring(monkeypatch):
+    """Whatever threadgroups the product has, experts and shares have the same bits."""
+    (x, *given), options, _ = operands(hiprt.bfloat16, True, seed=11)
+    first, _ = projection(hiprt.bfloat16, x.numpy(), 12)
+    matrices, found = matrices_of(first[1], given, options["norm"]), []
+    for out in (Ring(2, 1, 1, 1, 0, 64), Ring(3, 1, 2, 2, 1, 43), Ring(5, 1, 2, 1, 0, 16)):
+        both_rings(monkeypatch, out, Ring(2, 2, 1, 1, 0, 7))
+        monkeypatch.setattr(projected, "projected_of", Planned(projected.projected_of.function))
+        with force_generic():
+            results = projected.projected_gate_up(*first, *matrices, **options)
+        found.append([part.numpy().tobytes() for part in results])
+    assert found[1:] == found[:-1]
+
+
+def test_shares_of_all_experts_by_a_product(monkeypatch):
+    """Shares that are not normalised are those of the softmax over all experts, by logits times the norm's factor."""
+    both_rings(monkeypatch, Ring(2, 1, 1, 1, 0, 64), Ring(2, 2, 1, 1, 0, 7))
+    (x, *given), options, _ = operands(hiprt.bfloat16, True, seed=13)
+    first, exact = projection(hiprt.bfloat16, x.numpy(), 14)
+    with force_generic():
+        matrices = matrices_of(first[1], given, options["norm"])
+        got = projected.projected_gate_up(*first, *matrices, **options, normalize=False)
+    routes = values_of(*(part.numpy() for part in given[:3]), 64, 8)
+    logits = reference.rms_norm(exact, options["norm"].numpy(), 1e-6) @ routes.T
+    indices, shares = reference.moe_route(logits, CHOSEN, False, True)
+    assert sorted(got[2].numpy()[0, :CHOSEN]) == sorted(indices[0, :CHOSEN])
+    assert np.allclose(np.sort(got[3].numpy().astype(float)[0, :CHOSEN]), np.sort(shares[0, :CHOSEN]), rtol=2**-5)
+    assert np.allclose(got[3].numpy().astype(float)[0, CHOSEN], shares[0, CHOSEN], rtol=2**-5)
+
+
 def test_an_interrupt_between_the_two_kernels_leaves_zeros(monkeypatch):
     """The logits of the first one are not added to those of the next token."""
 
@@ -193,7 +243,7 @@ def test_an_interrupt_between_the_two_kernels_leaves_zeros(monkeypatch):
     monkeypatch.setattr(routed.Routed, "run", interrupt)
     (x, *given), options, _ = operands(HALF, False, seed=3)
     first, _ = projection(HALF, x.numpy(), 4)
-    stream, matrices = hiprt.Stream(), (tuple(given[:3]), projected.columns_of(*given[:3]), tuple(given[3:]))
+    stream, matrices = hiprt.Stream(), matrices_of(first[1], given, options["norm"])
     with force_generic(), hiprt.use_stream(stream), pytest.raises(KeyboardInterrupt):
         projected.projected_gate_up(*first, *matrices, **options)
     assert not arrivals(stream).numpy().any()
@@ -204,8 +254,7 @@ def test_products_that_are_not_whole_go_by_other_kernels(monkeypatch, width, bit
     """A row of the product in front has whole steps of codes of 4 or 8 bits."""
     monkeypatch.setattr(projected, "ring_of", lambda whole, target, is_normed: Ring(2, 1, 1, 1, 0, 16))
     shapes = (1, width), (WIDTH, width * bits // 32), (WIDTH, width // 64), (WIDTH, width // 64), (1, WIDTH)
-    router = (WIDTH // 8, EXPERTS, 2), (WIDTH // 64, EXPERTS), (WIDTH // 64, EXPERTS)
-    words = {1, 5}
-    forms = [hiprt.empty(shape, np.uint32 if i in words else HALF).form for i, shape in enumerate((*shapes, *router))]
-    found = projected.projected_of(*forms, 64, bits, 64, make_target("sm_90", 132, 32, NVIDIA))
+    router = (EXPERTS, width + WIDTH)
+    forms = [hiprt.empty(shape, np.uint32 if i == 1 else HALF).form for i, shape in enumerate((*shapes, router))]
+    found = projected.projected_of(*forms, EXPERTS, 64, bits, make_target("sm_90", 132, 32, NVIDIA))
     assert (found is not None) == is_taken

@@ -54,7 +54,7 @@ class Mlp:
         """Take `x` plus the product of what a mixer has mixed."""
         return self(output.project(mixed, residual=x, fused=fused), fused)
 
-    def ready(self) -> Mlp:
+    def ready(self, _output: Linear) -> Mlp:
         """Return it as it is."""
         return self
 

@@ -11,7 +11,7 @@ from hiprt import Array, current_stream, kernels
 from hiprt.bench.engine.models.config import Config, Mixture
 from hiprt.bench.engine.models.linear import Linear, gated
 from hiprt.bench.engine.models.weights import ROUTER_BITS, Part, Weights
-from hiprt.kernels.ops.experts.projected import columns_of, projected_gate_up, reads_columns
+from hiprt.kernels.ops.experts.projected import folded_router, projected_gate_up, reads_folded
 from hiprt.kernels.ops.experts.routed import routed_gate_up
 from hiprt.kernels.tuning.target import target_of
 
@@ -33,8 +33,8 @@ class Moe:
         Stacks with a matrix for each expert. The shared expert is the last one where it is as wide as the others.
     shared : tuple of 2 Linear, optional
         The gate_up and down matrices of the shared expert.
-    columns : tuple of 3 Array, optional
-        The router by columns, for a product in front of it that leaves the logits, where a kernel does.
+    folded : Array, optional
+        The router folded with the matrix in front of it, whose product leaves the logits, where a kernel does.
     """
 
     config: Config
@@ -44,7 +44,7 @@ class Moe:
     gate_up: Linear
     down: Linear
     shared: tuple[Linear, Linear] | None
-    columns: tuple[Array, Array, Array] | None = None
+    folded: Array | None = None
 
     @classmethod
     def build(cls, config: Config, weights: Weights, at: str) -> Moe:
@@ -77,20 +77,29 @@ class Moe:
     def decode(self, mixed: Array, output: Linear, x: Array, fused: bool) -> Array:
         """Take `x` plus the product of what a mixer has mixed."""
         is_one = output.is_fusable and output.ranks is None and self.down.ranks is None
-        if not (fused and is_one) or self.columns is None:
+        if not (fused and is_one) or self.folded is None:
             return self(output.project(mixed, residual=x, fused=fused), fused)
-        matrices = output.codes, x, self.router.codes, self.columns, self.gate_up.codes
+        matrices = output.codes, x, self.router.codes, self.folded, self.gate_up.codes
         x, inner, chosen, shares = projected_gate_up(
             mixed, *matrices, **self.routes, out_group_size=output.group_size, out_bits=output.bits
         )
         return kernels.moe_down(inner, chosen, shares, *self.down.codes, **self.down.form, residual=x)
 
-    def ready(self) -> Moe:
-        """Return it with the router by columns."""
-        is_read = reads_columns(target_of(current_stream()))
+    def ready(self, output: Linear) -> Moe:
+        """Return it with the router folded with the last matrix of the mixer in front."""
+        is_read = reads_folded(target_of(current_stream())) and output.is_fusable and output.ranks is None
         if not (is_read and self.is_fusable and self.router.is_fusable and self.router.bits == ROUTER_BITS):
             return self
-        return replace(self, columns=columns_of(*self.router.codes))
+        folded = folded_router(
+            self.router.codes,
+            output.codes,
+            norm=self.norm,
+            router_group_size=self.router.group_size,
+            router_bits=self.router.bits,
+            out_group_size=output.group_size,
+            out_bits=output.bits,
+        )
+        return replace(self, folded=folded)
 
     def taken(self, x: Array, *, is_prompt: bool = False) -> Array:
         """Take rows of the residual stream op by op; a prompt has the gate, and the shared expert, in the products."""

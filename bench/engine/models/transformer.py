@@ -54,8 +54,8 @@ class Feed(Protocol):
     def decode(self, mixed: Array, output: Linear, x: Array, fused: bool) -> Array:
         """Take `x` plus the product of what a mixer has mixed."""
 
-    def ready(self) -> Feed:
-        """Return it with what it makes of its weights, once these are on the device."""
+    def ready(self, output: Linear, /) -> Feed:
+        """Return it with what it makes of its weights and of a mixer's last matrix, once these are on the device."""
 
     def rows_alike(self, dtype: np.dtype[Any], fused: bool, /) -> int:
         """Return how many rows a call takes on a GPU, each with the bits that it has by itself."""
@@ -146,7 +146,7 @@ class Transformer:
             head = weights.matrix([Part("lm_head", vocab)], hidden)
         norm = weights.norm("norm", hidden)
         weights.wait()
-        layers = [Layer(mixer, feed.ready()) for mixer, feed in parts]
+        layers = [Layer(mixer, feed.ready(mixer.output)) for mixer, feed in parts]
         if config.tie_word_embeddings and ranks is not None:
             head = embedding.cut(ranks.part(vocab), slice(0, hidden))
         identity = sha256(f"{config} {weights.dtype} {weights.identity}".encode()).hexdigest()

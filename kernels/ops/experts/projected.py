@@ -1,34 +1,45 @@
-"""The product in front of a mixture, which leaves the router's logits, and the first half of the mixture behind it."""
+"""The product in front of a mixture, which leaves the router's logits early, and the first half of the mixture."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from hiprt.array import Array, Form, make
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import UINT32
 from hiprt.kernels.ops.arrivals import arrivals
-from hiprt.kernels.ops.elementwise.copies import contiguous
+from hiprt.kernels.ops.elementwise.binary import multiply
+from hiprt.kernels.ops.elementwise.copies import concatenate
 from hiprt.kernels.ops.experts.routed import routed_gate_up, routed_of
+from hiprt.kernels.ops.matmul.matmul import matmul
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
 from hiprt.kernels.ops.quantized.product import product
 from hiprt.kernels.ops.quantized.qmv_kernels import OPERANDS
-from hiprt.kernels.tuning.rings import ring_configuration, ring_of
+from hiprt.kernels.ops.quantized.quantize import dequantize
+from hiprt.kernels.tuning.rings import needed_bytes, ring_configuration, ring_of
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["columns_of", "projected_gate_up", "reads_columns"]
+__all__ = ["folded_router", "projected_gate_up", "reads_folded"]
+
+
+def folded_bytes(template: Mapping[str, Any]) -> int:
+    """Return the bytes of threadgroup memory for the product, and for a threadgroup's rows of the folded router."""
+    form = (template[name] for name in ("GROUP", "BITS", "WIDTH", "TEAMS", "SPLIT", "PER"))
+    rows = -(-template["ROUTED_ROWS"] // template["GROUPS"])
+    return int(needed_bytes(*form) + rows * 2 * (template["WIDTH"] + template["WHOLE"]))
+
 
 PROJECTED = ring_kernel(
     "qmv_router",
     inputs={
         **{name: kind for name, kind in OPERANDS.items() if name != "norm"},
-        "router_codes": "uint",
-        "router_scales": "T",
-        "router_biases": "T",
-        "router_norm": "T",
+        "folded": "T",
     },
     updates={"arrivals": "uint"},
     outputs={"out": "T"},
@@ -36,40 +47,55 @@ PROJECTED = ring_kernel(
     template={
         "ADDED": "bool",
         "ROUTED_ROWS": "int",
-        "ROUTER_GROUP": "int",
         "WHOLE": "int",
         "GROUPS": "int",
     },
-    ahead=("weight", "scales", "biases", "router_codes", "router_scales", "router_biases", "router_norm"),
+    ahead=("weight", "scales", "biases", "folded"),
     headers=("experts/router.h",),
+    other_bytes=folded_bytes,
 )
-COLUMNS = 8  # of a tile of the product's results
 
 
-def reads_columns(target: Target) -> bool:
-    """Whether a kernel for the target reads a router by columns."""
+def reads_folded(target: Target) -> bool:
+    """Whether a kernel for the target reads a router that is folded with the matrix in front of it."""
     return "bulk_copies" in target.features
 
 
-def columns_of(codes: Array, scales: Array, biases: Array, stream: Stream | None = None) -> tuple[Array, Array, Array]:
-    """Return a router's matrix of 8-bit codes by columns, in which a threadgroup's part lies together.
+def folded_router(
+    router: tuple[Array, Array, Array],
+    out: tuple[Array, Array, Array],
+    *,
+    norm: Array,
+    router_group_size: int = 64,
+    router_bits: int = 8,
+    out_group_size: int = 64,
+    out_bits: int = 4,
+    stream: Stream | None = None,
+) -> Array:
+    """Return a router by which its logits are known without the product in front of it.
+
+    They are ``router @ (norm * (out @ y + residual))`` but for the factor of the norm, which all have in common. So
+    they are also the product of ``[router * norm @ out, router * norm]``, which is returned, with ``[y, residual]``.
 
     Parameters
     ----------
-    codes, scales, biases : Array, [E, ...]
-        As `quantize` returns them.
+    router, out : tuple of 3 Array, [E, ...] and [K, ...]
+        Codes, scales and biases, as `quantize` returns them.
+    norm : Array, [K]
+        The weight of the RMS norm in front of the router.
+    router_group_size, router_bits, out_group_size, out_bits : int
+        The formats.
 
     Returns
     -------
-    Array, [K / 8, E, 2]
-        uint32: the codes of 8 columns, row by row.
-    Array, [K / G, E]
-        The scales, and the biases.
+    Array, [E, M + K]
+        Of the dtype of `norm`.
     """
-    rows, words = codes.shape
-    parts = codes.reshape(rows, words // 2, 2).transpose(1, 0, 2), scales.T, biases.T
-    first, *others = (contiguous(part, stream=stream) for part in parts)
-    return first, others[0], others[1]
+    routes = dequantize(*router, group_size=router_group_size, bits=router_bits, stream=stream)
+    weighed = multiply(routes, norm, stream=stream)
+    matrix = dequantize(*out, group_size=out_group_size, bits=out_bits, stream=stream)
+    parts = matmul(weighed, matrix, stream=stream), weighed
+    return concatenate(parts, axis=1, stream=stream)
 
 
 @op
@@ -78,7 +104,7 @@ def projected_gate_up(
     out: tuple[Array, Array, Array],
     residual: Array,
     router: tuple[Array, Array, Array],
-    columns: tuple[Array, Array, Array],
+    folded: Array,
     stack: tuple[Array, Array, Array],
     *,
     k: int,
@@ -96,9 +122,10 @@ def projected_gate_up(
 ) -> tuple[Array, Array, Array, Array]:
     """Return ``x``, the product of `y` plus `residual`, and what `routed_gate_up` returns for it.
 
-    For one token, where the kernels serve, the product's threadgroups multiply their results with the router as well,
-    so that the next kernel has the logits when it starts. Their sums, in integers of 64 bits, do not depend on their
-    order; they are rounded as those of `routed_gate_up`, from another sum.
+    For one token, where the kernels serve, the threadgroups of the product multiply `folded` with `y` and `residual` as
+    well, before their own results are there, so that the next kernel chooses experts and asks for their matrices while
+    this one is at work. The logits are summed in float32 and rounded as those of `routed_gate_up`; they are of what `x`
+    is before it is rounded, and `folded` is rounded.
 
     Parameters
     ----------
@@ -108,8 +135,8 @@ def projected_gate_up(
     residual : Array, [B, K]
     router, stack : tuple of 3 Array, [E, ...]
         As for `routed_gate_up`: codes, scales and biases.
-    columns : tuple of 3 Array
-        What `columns_of` returns for the router.
+    folded : Array, [E, M + K]
+        What `folded_router` returns.
     k, norm, eps, normalize, shared
         As for `routed_gate_up`.
     out_group_size, out_bits, router_group_size, router_bits, group_size, bits : int
@@ -131,14 +158,12 @@ def projected_gate_up(
     routes = k, bool(normalize), bool(shared), router_group_size, router_bits
     routed = routed_of(residual, *router, *stack, norm, eps, *routes, group_size, bits, target, True)
     if routed is not None:
-        forms = out_group_size, out_bits, router_group_size
-        first = projected_of(y, *out, residual, *columns, *forms, target)
+        first = projected_of(y, *out, residual, folded, router[0].shape[0], out_group_size, out_bits, target)
         if first is not None:
             x, words = make(residual.shape, residual.dtype, stream), arrivals(stream)
             given = dict(zip(("weight", "scales", "biases"), out))
-            given |= dict(zip(("router_codes", "router_scales", "router_biases"), columns))
             try:
-                first(stream, x=y, **given, residual=residual, router_norm=norm, arrivals=words, out=x)
+                first(stream, x=y, **given, residual=residual, folded=folded, arrivals=words, out=x)
                 return x, *routed.run(stream, x, router, stack, norm)
             except BaseException:
                 # Nobody has taken the logits that the first kernel leaves.
@@ -170,28 +195,23 @@ def projected_of(
     scales: Form,
     biases: Form,
     residual: Form,
-    codes: Form,
-    code_scales: Form,
-    code_biases: Form,
+    folded: Form,
+    matrices: int,
     group_size: int,
     bits: int,
-    router_group_size: int,
     target: Target,
 ) -> Launch | None:
     """Return the launch; None where other kernels take the operands. `routed_of` has looked at the router."""
     if y.ndim != 2 or residual.ndim != 2 or w.ndim != 2:
         return None
     (tokens, width), (_, rows) = y.shape, residual.shape
-    matrices = code_scales.shape[1]
     wanted = [
         (w, UINT32, (rows, width * bits // 32)),
         (scales, y.dtype, (rows, width // group_size)),
         (biases, y.dtype, (rows, width // group_size)),
         (y, residual.dtype, (1, width)),
         (residual, residual.dtype, (1, rows)),
-        (codes, UINT32, (rows // COLUMNS, matrices, COLUMNS // 4)),
-        (code_scales, y.dtype, (rows // router_group_size, matrices)),
-        (code_biases, y.dtype, (rows // router_group_size, matrices)),
+        (folded, y.dtype, (matrices, width + rows)),
     ]
     fits = all(
         each.dtype == dtype and each.shape == shape and each.is_contiguous and each.is_aligned
@@ -211,7 +231,6 @@ def projected_of(
         **configuration.template,
         "ADDED": True,
         "ROUTED_ROWS": matrices,
-        "ROUTER_GROUP": router_group_size,
         "WHOLE": rows,
         "GROUPS": configuration.grid[0],
     }

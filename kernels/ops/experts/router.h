@@ -3,8 +3,8 @@
 // They share words that are zero before the launch and after it: how many threadgroups have taken the logits, and behind
 // FIRST_LOGIT one for each row, which is not zero once it is there and so needs no order with other memory.
 //
-// Or the kernel that makes the vector leaves the logits too: each of its threadgroups adds what its results contribute, before
-// the norm's factor, to 64-bit integers in the place of these words. Such sums do not depend on their order.
+// Or the kernel that makes the vector leaves the words as soon as it has its own inputs, by a router that is folded with its
+// matrix. They do without the norm's factor, which is the same for all.
 namespace metal {
 
 // There are copies of these, so that not all threadgroups ask for the same lines at a time.
@@ -134,137 +134,155 @@ struct router_rows {
   }
 };
 
-// What a contribution to a logit is counted in, and the largest: far from what a router has, of numbers of any use.
-constant constexpr float LOGIT_UNIT = 1.0f / 1073741824.0f, LARGEST_PART = 16777216.0f;
+// A threadgroup's rows of a router that is folded with the product in front of it: a row takes the product's vector and
+// behind it what is added to the product. They come by a bulk copy before these are there.
+template <typename T, uint WIDTH, uint WHOLE, uint ROWS, uint SIMDGROUPS>
+struct folded_rows {
+  static constexpr uint THREADS = SIMDGROUPS * 32, PIECES = (WIDTH + WHOLE) / 8, TURNS = (PIECES + THREADS - 1) / THREADS;
+  static constexpr uint PARTS = (PIECES + 31) / 32;  // whose sums do not depend on the number of threads
+  typedef pack<uint, 4> piece;
+  const piece* rows;
+  uint first, count;
+  piece values[TURNS];
 
-// A threadgroup's columns of the router, up to TILES times 8, of which each thread has those of some rows. The codes of 8 columns
-// lie row by row, then those of the next 8; so do scales and biases of a group of columns.
-template <typename T, uint ROWS, uint GROUP, uint TILES, uint THREADS>
-struct router_columns {
-  static constexpr uint TURNS = (ROWS + THREADS - 1) / THREADS;
-  uint codes[TURNS][TILES][2], factors[TURNS][TILES];
+  // Called by all threads; their barrier follows.
+  HIPRT_INLINE void ask(const device T* folded, threadgroup piece* to, threadgroup ulong* full, uint index) {
+    rows = (const piece*)(folded + size_t(first) * (WIDTH + WHOLE));
+#if HIPRT_TARGET_NVIDIA
+    if (index == 0) {
+      const uint arrived = in_shared(full), bytes = count * (PIECES * 16);
+      begin_stage(arrived, 1);
+      stages_begun();
+      expect_bytes(arrived, bytes);
+      if (count > 0) copy_bulk(in_shared(to), rows, bytes, arrived);
+    }
+    rows = (const piece*)to;
+#endif
+  }
 
-  HIPRT_INLINE void ask(
-      const device uint* columns, const device T* scales, const device T* biases, uint first_tile, uint end_tile, uint index) {
+  HIPRT_INLINE void fetch(const device T* x, const device T* added, uint index) {
 #pragma unroll
-    for (uint r = 0; r < TURNS; r++) {
-      const uint row = min(r * THREADS + index, ROWS - 1);
+    for (uint i = 0; i < TURNS; i++) {
+      const uint at = i * THREADS + index;
+      values[i] = {{0, 0, 0, 0}};
+      if (at < PIECES) values[i] = load_now((const device piece*)(at < WIDTH / 8 ? x + at * 8 : added + (at * 8 - WIDTH)));
+    }
+  }
+
+  // Leave the sums of 32 pieces each of a row; `sums` has room for those of all rows.
+  HIPRT_INLINE void add(threadgroup float* sums, threadgroup ulong* full, uint index) {
+#if HIPRT_TARGET_NVIDIA
+    wait_for_stage(in_shared(full), 0);
+#endif
+    float totals[ROWS][TURNS];
 #pragma unroll
-      for (uint u = 0; u < TILES; u++) {
-        const uint tile = min(first_tile + u, end_tile - 1), at = tile * 8 / GROUP * ROWS + row;
-        const device uint* const from = columns + (tile * ROWS + row) * 2;
-        codes[r][u][0] = load_now(from);
-        codes[r][u][1] = load_now(from + 1);
-        factors[r][u] = load_now((const device ushort*)scales + at) | load_now((const device ushort*)biases + at) << 16;
+    for (uint r = 0; r < ROWS; r++) {
+#pragma unroll
+      for (uint i = 0; i < TURNS; i++) {
+        float dots[2] = {};
+        const piece row = rows[min(r, count - 1) * PIECES + min(i * THREADS + index, PIECES - 1)];
+#pragma unroll
+        for (uint k = 0; k < 4; k++) {
+          dots[0] = mad(low_of<T>(values[i].values[k]), low_of<T>(row.values[k]), dots[0]);
+          dots[1] = mad(high_of<T>(values[i].values[k]), high_of<T>(row.values[k]), dots[1]);
+        }
+        totals[r][i] = dots[0] + dots[1];
+      }
+    }
+#pragma unroll
+    for (uint other = 16; other > 0; other /= 2) {
+#pragma unroll
+      for (uint r = 0; r < ROWS; r++) {
+#pragma unroll
+        for (uint i = 0; i < TURNS; i++) totals[r][i] += simd_shuffle_xor(totals[r][i], other);
+      }
+    }
+#pragma unroll
+    for (uint i = 0; i < TURNS; i++) {
+      const uint part = i * SIMDGROUPS + index / 32;
+      for (uint r = 0; r < ROWS; r++) {
+        if (index % 32 == 0 && part < PARTS) sums[r * PARTS + part] = totals[r][i];
       }
     }
   }
 
-  // Add what the threadgroup's results, each times its weight of the norm, contribute; zeros where there are none.
-  HIPRT_INLINE void add(const threadgroup float* made, device ulong* sums, uint index) {
-#pragma unroll
-    for (uint r = 0; r < TURNS; r++) {
-      const uint row = r * THREADS + index;
-      float part = 0.0f;
-#pragma unroll
-      for (uint u = 0; u < TILES; u++) {
-        float dot = 0.0f, sum = 0.0f;
-#pragma unroll
-        for (uint k = 0; k < 8; k++) {
-          const float value = made[u * 8 + k];
-          dot = mad(float_of_byte(codes[r][u][k / 4], k % 4), value, dot);
-          sum += value;
-        }
-        part += mad(low_of<T>(factors[r][u]), dot, high_of<T>(factors[r][u]) * sum);
-      }
-      if (row >= ROWS) continue;
-      const float whole = fmin(fmax(part, -LARGEST_PART), LARGEST_PART) / LOGIT_UNIT;
-      atomic_fetch_add_explicit((device atomic_ulong*)sums + row, ulong(long(whole)), memory_order_relaxed);
+  // Leave a word for each row, behind a barrier; called by one simdgroup.
+  HIPRT_INLINE void leave(const threadgroup float* sums, device uint* words, uint all_rows, uint lane) {
+    for (uint r = 0; r < count; r++) {
+      float sum = 0.0f;
+      for (uint part = lane; part < PARTS; part += 32) sum += sums[r * PARTS + part];
+      const float logit = simd_sum(sum);
+      device atomic_uint* const to = (device atomic_uint*)words + lane % LOGIT_COPIES * all_rows + first + r;
+      if (lane < LOGIT_COPIES) atomic_store_explicit(to, word_of_logit<T>(logit, first + r), memory_order_relaxed);
     }
   }
 };
 
 // The choice of a simdgroup: lane i gets the i-th expert and its share, as moe_route has them; a shared one comes last.
-template <typename T, uint EXPERTS, uint CHOSEN, bool SHARED, uint WIDTH>
+template <typename T, uint EXPERTS, uint CHOSEN, bool SHARED>
 struct expert_choice {
-  static constexpr uint ROWS = EXPERTS + SHARED, EACH = (ROWS + 31) / 32, TAKEN = CHOSEN - SHARED, PIECES = WIDTH / 256;
-  typedef pack<uint, 4> piece;
+  static constexpr uint ROWS = EXPERTS + SHARED, EACH = (ROWS + 31) / 32, TAKEN = CHOSEN - SHARED;
   uint expert, taken, keys[EACH];
-  float gate, sum;
-  piece values[PIECES];
-  ulong parts[EACH];
+  float gate;
 
-  // Ask for the vector and for the sums that the kernel before has left.
-  HIPRT_INLINE void ask(const device T* x, const device ulong* sums, uint lane) {
-#pragma unroll
-    for (uint i = 0; i < PIECES; i++) values[i] = load_now((const device piece*)x + i * 32 + lane);
+  // Take the words as they are, and return whether all are there.
+  HIPRT_INLINE bool take_words(const device uint* words, uint lane) {
+    uint is_there = 1;
 #pragma unroll
     for (uint e = 0; e < EACH; e++) {
       const uint row = e * 32 + lane;
-      parts[e] = row < ROWS ? atomic_load_explicit((const device atomic_ulong*)sums + row, memory_order_relaxed) : 0;
+      keys[e] = row < ROWS ? atomic_load_explicit((const device atomic_uint*)words + row, memory_order_relaxed) : 1u;
+      is_there = keys[e] != 0 ? is_there : 0u;
     }
+    return simd_min(is_there) != 0;
   }
 
-  HIPRT_INLINE void take_sums(float eps, uint lane) {
-    float squares[4] = {};  // of a chain each
+  HIPRT_INLINE void keep(threadgroup uint* to, uint lane) const {
 #pragma unroll
-    for (uint i = 0; i < PIECES * 8; i++) {
-      const uint both = values[i / 8].values[i / 2 % 4];
-      const float value = i % 2 ? high_of<T>(both) : low_of<T>(both);
-      squares[i % 4] = mad(value, value, squares[i % 4]);
+    for (uint e = 0; e < EACH; e++) {
+      if (e * 32 + lane < ROWS) to[e * 32 + lane] = keys[e];
     }
-    const float square = simd_sum((squares[0] + squares[1]) + (squares[2] + squares[3]));
-    const float factor = rsqrt(square / float(WIDTH) + eps);
-#pragma unroll
-    for (uint e = 0; e < EACH; e++) keys[e] = word_of_logit<T>(float(long(parts[e])) * LOGIT_UNIT * factor, e * 32 + lane);
-  }
-
-  HIPRT_INLINE void wait_for_words(const device uint* words, uint lane) {
-    bool are_there;
-    do {
-      are_there = true;
-#pragma unroll
-      for (uint e = 0; e < EACH; e++) {
-        const uint row = e * 32 + lane;
-        keys[e] = row < ROWS ? atomic_load_explicit((const device atomic_uint*)words + row, memory_order_relaxed) : 1u;
-        are_there = are_there && keys[e] != 0;
-      }
-    } while (!are_there);
-    simdgroup_barrier(mem_flags::mem_none);
   }
 
   // The lane's expert, for which the weights are asked first.
-  HIPRT_INLINE void choose(uint lane, bool is_normalised) {
-    taken = 0, sum = 0.0f;
+  HIPRT_INLINE void choose(uint lane) {
+    taken = 0;
     gate = SHARED ? logit_of_word<T>(simd_broadcast(keys[EXPERTS / 32], EXPERTS % 32)) : 0.0f;
-    if (!is_normalised) {
-      uint mine = 0;
-      for (uint e = 0; e < EACH; e++) mine = e * 32 + lane < EXPERTS ? max(mine, keys[e]) : mine;
-      const float top = logit_of_word<T>(simd_max(mine));
-      for (uint e = 0; e < EACH; e++) sum += e * 32 + lane < EXPERTS ? exp(logit_of_word<T>(keys[e]) - top) : 0.0f;
-      sum = simd_sum(sum);
-    }
+#pragma unroll
     for (uint e = 0; e < EACH; e++) keys[e] = e * 32 + lane < EXPERTS ? keys[e] : 0u;
+    // Each lane has the largest of its words in front.
+#pragma unroll
+    for (uint pass = 0; pass < EACH; pass++) {
+#pragma unroll
+      for (uint e = pass % 2; e + 1 < EACH; e += 2) {
+        const uint larger = max(keys[e], keys[e + 1]), smaller = min(keys[e], keys[e + 1]);
+        keys[e] = larger;
+        keys[e + 1] = smaller;
+      }
+    }
 #pragma unroll 1
     for (uint r = 0; r < TAKEN; r++) {
-      uint mine = 0;
+      const uint top = simd_max(keys[0]);
+      const bool is_mine = keys[0] == top;
 #pragma unroll
-      for (uint e = 0; e < EACH; e++) mine = max(mine, keys[e]);
-      const uint top = simd_max(mine);
-#pragma unroll
-      for (uint e = 0; e < EACH; e++) keys[e] = keys[e] == top ? 0u : keys[e];
+      for (uint e = 0; e < EACH; e++) keys[e] = is_mine ? (e + 1 < EACH ? keys[e + 1] : 0u) : keys[e];
       taken = lane == r ? top : taken;
     }
     expert = lane < TAKEN ? row_of_word(taken) : EXPERTS;
   }
 
-  // The share of the lane's expert.
-  HIPRT_INLINE float share(uint lane, bool is_normalised) {
-    const float top = logit_of_word<T>(simd_broadcast(taken, 0)), power = lane < TAKEN ? exp(logit_of_word<T>(taken) - top) : 0.0f;
+  // The share of the lane's expert, of the words that were kept; `factor` is that of the norm where they do without.
+  HIPRT_INLINE float share(const threadgroup uint* words, uint lane, bool is_normalised, float factor) {
+    const float top = logit_of_word<T>(simd_broadcast(taken, 0));
+    const float power = lane < TAKEN ? exp((logit_of_word<T>(taken) - top) * factor) : 0.0f;
+    float sum = 0.0f;
     if (is_normalised) {
       for (uint r = 0; r < TAKEN; r++) sum += simd_shuffle(power, r);
+    } else {
+      for (uint row = lane; row < EXPERTS; row += 32) sum += exp((logit_of_word<T>(words[row]) - top) * factor);
+      sum = simd_sum(sum);
     }
-    return lane < TAKEN ? power / sum : 1.0f / (1.0f + exp(-gate));
+    return lane < TAKEN ? power / sum : 1.0f / (1.0f + exp(-gate * factor));
   }
 };
 

@@ -15,8 +15,8 @@
 // With ONE_ROUND no threadgroup has more tiles than are put together at once, and what further rounds need is left out.
 //
 // With ROUTED the first ROUTERS threadgroups compute the logits of a router, and in each of the others a simdgroup chooses by
-// them (experts/router.h) while its neighbours prepare x. Without such threadgroups the kernel before has left them: that
-// kernel is one with LEAVES_LOGITS, a plain matrix of WHOLE rows.
+// them (experts/router.h) while its neighbours prepare x. Without such threadgroups the kernel before leaves them early, and
+// the choice is made before the inputs are there: that kernel is one with LEAVES_LOGITS, a plain matrix of WHOLE rows.
 //
 // With LEAVES_PLACE the place of the largest result is found too: each threadgroup leaves that of its own rows in a word, and
 // the last one waits for the words of those before it (reduction/largest_word.h).
@@ -88,7 +88,12 @@ const uint column_at = kept(split * (OWN * HELD) + (is_mine ? g / 2 / HALF * 8 +
 // of two words.
 const uint word = lane * (BITS / 4), pair = word % 4 * FIELDS / 2;
 const uint word_at = kept(split * (OWN * HELD) * 4 + (pair / 2 * BLOCK + word / 16 * 8 + word / 4 % 4 * 2) * 4 + pair % 2 * (FIELDS == 2 ? 1 : 2));
-begin_next();
+// A kernel that chooses before its inputs are there begins behind the wait of the one that leaves the words: those of the layer
+// before have been taken then. The kernel behind it guesses by what it has chosen, and so begins later.
+constexpr bool IS_EARLY = IS_ROUTED && ROUTERS == 0;
+#if !LEAVES_LOGITS
+if (!IS_EARLY) begin_next();
+#endif
 constexpr uint SHARE = (OWN + TEAMS - 1) / TEAMS;  // steps of x that a simdgroup brings, RUNS of them at once
 constexpr uint RUNS = SHARE < 4 ? SHARE : 4;
 // The simdgroup that chooses experts comes last among those of its part, and so brings no step where others can.
@@ -103,16 +108,6 @@ const auto fetch_parts = [&](piece* to, const device T* from, uint base) {
   }
 };
 if (NORMED) fetch_parts(weights, norm, 0);
-#if LEAVES_LOGITS
-constexpr uint OWN_TILES = (WHOLE / 8 + GROUPS - 1) / GROUPS;
-threadgroup float made[OWN_TILES * 8], norms[OWN_TILES * 8];
-router_columns<T, ROUTED_ROWS, ROUTER_GROUP, OWN_TILES, MEMBERS * 32> logits;
-logits.ask(router_codes, router_scales, router_biases, first_tile, end_tile, thread_index_in_threadgroup);
-for (uint i = thread_index_in_threadgroup; i < OWN_TILES * 8; i += MEMBERS * 32) {
-  made[i] = 0.0f;
-  norms[i] = first_tile + i / 8 < end_tile ? low_of<T>(load_now((const device ushort*)router_norm + first_tile * 8 + i)) : 0.0f;
-}
-#endif
 // Indices of summed matrices are read as they are before the inputs are there, and codes and scales of these matrices are asked
 // for. That is a guess, right unless this has started before the choice was made: then they are asked for again.
 constexpr bool IS_CHOSEN = CHOICE != ONE && !IS_ROUTED, GUESSES = CHOICE == SUMMED;
@@ -186,6 +181,15 @@ constexpr uint COPIED = 4 * SCALE_BYTES / 16;
 #else
 constexpr uint COPIED = 0;
 #endif
+#if LEAVES_LOGITS
+constexpr uint MOST = (ROUTED_ROWS + GROUPS - 1) / GROUPS;
+threadgroup ulong folded_full[1];
+folded_rows<T, WIDTH, WHOLE, MOST, MEMBERS> logits;
+threadgroup float logit_sums[MOST * logits.PARTS];
+logits.first = group * ROUTED_ROWS / GROUPS;
+logits.count = (group + 1) * ROUTED_ROWS / GROUPS - logits.first;
+logits.ask(folded, copied + COPIED + SPLIT * OWN * HELD, folded_full, thread_index_in_threadgroup);
+#endif
 
 piece low[DEPTH], high[DEPTH];
 const auto codes_at = [&](uint tile, uint own, bool is_high) {
@@ -211,25 +215,55 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 if (IS_APART) bring_first();
 #endif
 #if ROUTED
-// One simdgroup chooses while the others prepare x. Another one has gone through the same instructions with zeros before the
-// inputs are there: those that a processor does not have in its nearest cache take 1.4 cycles more each.
-expert_choice<T, EXPERTS, CHOSEN, SHARED, WIDTH> choice = {};
+// One simdgroup chooses, and where that is not early the others prepare x meanwhile. Another one has gone through the same
+// instructions with zeros before the inputs are there: those that a processor does not have in its nearest cache take 1.4 cycles
+// more each.
+constexpr uint POLLS = 4;  // of words that are left early; behind them all of the kernel before is waited for
+uint taken_before = 0;
+threadgroup uint kept_words[ROWS];
+const device uint* const words = arrivals + FIRST_LOGIT + group % LOGIT_COPIES * ROWS;
+expert_choice<T, EXPERTS, CHOSEN, SHARED> choice = {};
 #pragma unroll 1
 for (uint turn = HIPRT_TARGET_NVIDIA ? 0 : 1; turn < 2; turn++) {
   const bool is_real = turn == 1;
-  if (is_real) wait_for_inputs();
+  if (is_real && !IS_EARLY) wait_for_inputs();
   if (member != (is_real ? 0 : MEMBERS - 1)) continue;
-  if (is_real && ROUTERS > 0) choice.wait_for_words(arrivals + FIRST_LOGIT + group % LOGIT_COPIES * ROWS, lane);
-  if (is_real && ROUTERS == 0) choice.ask(own_x, (const device ulong*)(arrivals + FIRST_LOGIT), lane);
-  if (ROUTERS == 0) choice.take_sums(eps, lane);
-  choice.choose(lane, is_normalised != 0);
+  if (is_real && IS_EARLY) {
+    bool are_there = false;
+    for (uint i = 0; i < POLLS && !are_there; i++) are_there = choice.take_words(words, lane);
+    if (!are_there) {
+      wait_for_inputs();
+      choice.take_words(words, lane);
+    }
+  }
+  while (is_real && !IS_EARLY && !choice.take_words(words, lane)) {}
+  if (is_real && lane == 0) taken_before = atomic_fetch_add_explicit((device atomic_uint*)arrivals, 1u, memory_order_relaxed);
+  if (is_real && group == 0) choice.keep(kept_words, lane);
+  choice.choose(lane);
   if (is_real && lane < uint(CHOSEN)) {
     first_rows[lane] = choice.expert * (PARTS * columns);
     factors[lane] = 1.0f;
+    if (group == 0) places[lane] = int(choice.expert);
   }
+}
+const auto fetch_chosen = [&] {
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+#pragma unroll
+  for (uint d = 0; d < uint(DEPTH); d++) fetch_first(d);
+#if HIPRT_TARGET_NVIDIA
+  if (member == 0) bring_first();
+#endif
+};
+if (IS_EARLY) {
+  fetch_chosen();
+  begin_next();
+  wait_for_inputs();
 }
 #else
 if (!IS_CHOSEN || GUESSES) wait_for_inputs();
+#endif
+#if LEAVES_LOGITS
+begin_next();
 #endif
 
 if (IS_CHOSEN) fetch_parts(values, own_x, 0);
@@ -269,6 +303,9 @@ const auto leave_squares = [&](uint base) {
 for (uint base = 0; base < SHARE; base += RUNS) {
   if (CHOICE == ONE || IS_ROUTED || base > 0) fetch_parts(values, own_x, base);
   if (NORMED && base > 0) fetch_parts(weights, norm, base);
+#if LEAVES_LOGITS
+  if (base == 0) logits.fetch(own_x, residual, thread_index_in_threadgroup);
+#endif
   if (base == 0 && !IS_ROUTED) {
 #pragma unroll
     for (uint d = EARLY; d < uint(DEPTH); d++) fetch_first(d);
@@ -311,31 +348,33 @@ for (uint base = 0; base < SHARE; base += RUNS) {
   if (SHARE > RUNS) leave_squares(base);
 }
 #if ROUTED
-threadgroup_barrier(mem_flags::mem_threadgroup);
-#if HIPRT_TARGET_NVIDIA
-if (member == 0) bring_first();
-#endif
-#pragma unroll
-for (uint d = 0; d < uint(DEPTH); d++) fetch_first(d);
-uint taken_before = 0;
-if (member == 0) {
-  if (lane == 0) taken_before = atomic_fetch_add_explicit((device atomic_uint*)arrivals, 1u, memory_order_relaxed);
-  if (group == 0) {
-    const float share = choice.share(lane, is_normalised != 0);
-    if (lane < uint(CHOSEN)) {
-      places[lane] = int(choice.expert);
-      portions[lane] = T(share);
-    }
-  }
+if (!IS_EARLY) {
+  fetch_chosen();
+} else {
+  if (SHARE <= RUNS) leave_squares(0);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+if (member == 0 && group == 0) {
+  float squared = 0.0f;
+  for (uint s = 0; IS_EARLY && s < STEPS; s++) squared += squares[s];
+  const float factor = IS_EARLY ? rsqrt(squared / float(WIDTH) + eps) : 1.0f;
+  const float share = choice.share(kept_words, lane, is_normalised != 0, factor);
+  if (lane < uint(CHOSEN)) portions[lane] = T(share);
 }
 #endif
+#if LEAVES_LOGITS
+logits.add(logit_sums, folded_full, thread_index_in_threadgroup);
+threadgroup_barrier(mem_flags::mem_threadgroup);
+if (member == MEMBERS - 1) logits.leave(logit_sums, arrivals + FIRST_LOGIT, ROUTED_ROWS, lane);
+#else
 if (TEAMS > 1 && !IS_ROUTED) {
   threadgroup_barrier(mem_flags::mem_threadgroup);
 } else {
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
+#endif
 
-if (SHARE <= RUNS) leave_squares(0);  // while codes are on their way
+if (!IS_EARLY && SHARE <= RUNS) leave_squares(0);  // while codes are on their way
 
 const threadgroup piece* const column = held + column_at;
 const size_t before_out = size_t(token) * (all_tiles * OUTPUTS);
@@ -455,9 +494,6 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
     const int key = order_key(float(result));  // a thread's places ascend, so that the first of equal ones stays
     if (key > largest.key) largest = Largest{key, uint(to)};
 #endif
-#if LEAVES_LOGITS
-    made[(base - first_tile) * 8 + i] = float(result) * norms[(base - first_tile) * 8 + i];
-#endif
   };
   const uint outputs = (stop - base) * OUTPUTS;
   if (ONE_ROUND) {  // few instructions are worth more than few branches where they run once
@@ -468,15 +504,11 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
   for (uint i = thread_index_in_threadgroup; i < outputs; i += MEMBERS * 32) leave_result(i);
 }
 #if ROUTED
-// The last threadgroup that has taken the logits leaves zeros.
+// The last threadgroup that has taken the words leaves zeros.
 if (member == 0 && simd_broadcast(taken_before, 0) == groups - 1) {
-  for (uint i = lane; i < (ROUTERS > 0 ? LOGIT_COPIES : 2) * ROWS; i += 32) arrivals[FIRST_LOGIT + i] = 0;
+  for (uint i = lane; i < LOGIT_COPIES * ROWS; i += 32) arrivals[FIRST_LOGIT + i] = 0;
   if (lane == 0) arrivals[0] = 0;
 }
-#endif
-#if LEAVES_LOGITS
-threadgroup_barrier(mem_flags::mem_threadgroup);
-logits.add(made, (device ulong*)(arrivals + FIRST_LOGIT), thread_index_in_threadgroup);
 #endif
 
 #if LEAVES_PLACE
