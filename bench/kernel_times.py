@@ -1,4 +1,7 @@
-"""The kernels of a step, each timed by itself: all nodes of one kernel run in turn as one graph."""
+"""The kernels of a step, each timed by itself: all nodes of one kernel run in turn as one graph.
+
+A kernel that takes what the one before leaves early, while that is at work, is timed together with it.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,9 @@ PARTIAL = (
     "quantized_attention", "quantized_embedding", "streamed_attention", "take", "wgmma_attention",
 )  # fmt: skip
 
+# The product that leaves a router's logits early, and the kernel that chooses experts by them.
+TOGETHER = ("qmv_router", "moe_routed_gate_up")
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -33,6 +39,7 @@ class Kernel:
     Attributes
     ----------
     name : str
+        With ``+`` between those of kernels that are timed together.
     grid, block : tuple of 3 int
         The shape of the largest launch.
     nodes : int
@@ -92,8 +99,9 @@ def kernel_times(
     recording.run(stream)
     groups: defaultdict[str, list[int]] = defaultdict(list)
     nodes = recording.nodes()
+    are_together = {node.name for node in nodes}.issuperset(TOGETHER)
     for index, node in enumerate(nodes):
-        groups[node.name].append(index)
+        groups["+".join(TOGETHER) if are_together and node.name in TOGETHER else node.name].append(index)
     taken = {}
     for name, group in groups.items():
         reset()
@@ -111,11 +119,12 @@ def kernel_times(
     for name in order:
         group, us = groups[name], taken[name]
         touched = [each for i in group for each in pieces[i]]
-        found.append(entry([nodes[i] for i in group], touched, us, us / total, work, bandwidth))
+        found.append(entry(name, [nodes[i] for i in group], touched, us, us / total, work, bandwidth))
     return found
 
 
 def entry(
+    name: str,
     nodes: list[Node],
     touched: list[tuple[int, int, int]],
     us: float,
@@ -125,11 +134,12 @@ def entry(
 ) -> Kernel:
     """Return what the report says of one kernel, given its nodes, the bytes that they declare, and their time."""
     largest = max(nodes, key=lambda node: int(np.prod(node.grid)))
-    nbytes = None if largest.name.startswith(PARTIAL) else sum(end - start for start, end, _ in touched)
+    is_partial = any(node.name.startswith(PARTIAL) for node in nodes)
+    nbytes = None if is_partial else sum(end - start for start, end, _ in touched)
     rate = None if nbytes is None else nbytes / us / 1e3
     flops = 0 if nbytes is None else sum(work.get(start, 0) for start, _, _ in touched)
     return Kernel(
-        largest.name,
+        name,
         largest.grid,
         largest.block,
         len(nodes),

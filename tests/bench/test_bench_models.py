@@ -12,7 +12,7 @@ import pytest
 import hiprt
 from hiprt import graphs, library
 from hiprt.__main__ import main
-from hiprt.bench import BENCHES, decode, graph, kernels, peers, plot
+from hiprt.bench import BENCHES, decode, graph, kernel_times, kernels, peers, plot
 from hiprt.bench.decode_run import MODES, Run
 from hiprt.bench.engine.models import preset
 from hiprt.bench.model_matrices import matrices, weight_bytes
@@ -62,6 +62,20 @@ def test_kernels_add_up(report):
     assert sum(kernel.share for kernel in report.kernels) == pytest.approx(1, abs=0.01)
     assert sum(kernel.us for kernel in report.kernels) == pytest.approx(report.kernels_us, rel=0.01)
     assert "qwen3-moe-mini" in decode.table(report)
+
+
+def test_a_kernel_is_timed_with_the_one_that_it_takes_from(report, monkeypatch):
+    """They are one line of the table; where a step has but one of them, it is alone."""
+    counts = {kernel.name: kernel.nodes for kernel in report.kernels}
+    first, second, *_ = (name for name in counts if name.startswith("moe"))
+    for pair in ((first, second), (first, "of another model")):
+        monkeypatch.setattr(kernel_times, "TOGETHER", pair)
+        found = decode.measure("qwen3-moe-mini", context=5, tokens=2, batch=2, modes=("graph",)).kernels
+        expected = dict(counts)
+        if second in pair:
+            expected[f"{first}+{second}"] = expected.pop(first) + expected.pop(second)
+        assert {kernel.name: kernel.nodes for kernel in found} == expected
+        assert [kernel.nbytes for kernel in found if first in kernel.name] == [None]
 
 
 def test_the_kernels_of_a_prompt(capsys):

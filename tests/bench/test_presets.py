@@ -189,6 +189,8 @@ def test_a_product_in_front_of_a_mixture_leaves_its_logits(name, stream, monkeyp
     monkeypatch.setattr(projected, "ring_of", lambda product, target, is_normed: Ring(2, 1, 1, 1, 0, 16))
     ring = Ring(2, 2, 1, 1, 0, 7)
     monkeypatch.setattr(routed, "routed_ring_of", lambda product, target, has_logits: (ring, 0))
+    monkeypatch.setattr(projected, "projected_of", Planned(projected.projected_of.function))
+    monkeypatch.setattr(projected, "routed_of", Planned(routed.routed_of.function))
     made = len(projected.PROJECTED.functions)
     model = preset(name)
     got = model.decode(tokens, position, model.state(1, 32)).numpy().astype(np.float64)

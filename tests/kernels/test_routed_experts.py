@@ -18,7 +18,7 @@ from hiprt.kernels.ops.quantized.reference import weights as values_of
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.rings import Ring, routed_ring_of
-from hiprt.kernels.tuning.target import force_generic, make_target
+from hiprt.kernels.tuning.target import force_generic, make_target, target_of
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.objects import Planned
 from hiprt.provider import NVIDIA
@@ -231,6 +231,19 @@ def test_shares_of_all_experts_by_a_product(monkeypatch):
     assert sorted(got[2].numpy()[0, :CHOSEN]) == sorted(indices[0, :CHOSEN])
     assert np.allclose(np.sort(got[3].numpy().astype(float)[0, :CHOSEN]), np.sort(shares[0, :CHOSEN]), rtol=2**-5)
     assert np.allclose(got[3].numpy().astype(float)[0, CHOSEN], shares[0, CHOSEN], rtol=2**-5)
+
+
+def test_experts_exist_without_logits(monkeypatch):
+    """A kernel that finds no logits, as one that is timed by itself, takes the first experts."""
+    both_rings(monkeypatch, Ring(2, 1, 1, 1, 0, 64), Ring(2, 2, 1, 1, 0, 7))
+    (x, *given), options, _ = operands(HALF, True, seed=15)
+    routes, stream = (CHOSEN, True, True, 64, 8), hiprt.Stream()
+    with force_generic(), hiprt.use_stream(stream):
+        found = routed.routed_of(x, *given, options["norm"], 1e-6, *routes, 64, 4, target_of(stream), True)
+        inner, places, _ = found.run(stream, x, tuple(given[:3]), tuple(given[3:]), options["norm"])
+        assert places.numpy().tolist() == [[*range(CHOSEN), EXPERTS]]
+        assert np.isfinite(inner.numpy().astype(float)).all()
+    assert not arrivals(stream).numpy().any()
 
 
 def test_an_interrupt_between_the_two_kernels_leaves_zeros(monkeypatch):

@@ -225,14 +225,16 @@ struct expert_choice {
   uint expert, taken, keys[EACH];
   float gate;
 
-  // Take the words as they are, and return whether all are there.
+  // Take the words as they are, and return whether all are there. Whatever they are, keys have the rows of their places, so that
+  // experts exist; one that is not there is that of the least logit.
   HIPRT_INLINE bool take_words(const device uint* words, uint lane) {
     uint is_there = 1;
 #pragma unroll
     for (uint e = 0; e < EACH; e++) {
       const uint row = e * 32 + lane;
-      keys[e] = row < ROWS ? atomic_load_explicit((const device atomic_uint*)words + row, memory_order_relaxed) : 1u;
-      is_there = keys[e] != 0 ? is_there : 0u;
+      const uint word = row < ROWS ? atomic_load_explicit((const device atomic_uint*)words + row, memory_order_relaxed) : 1u;
+      is_there = word != 0 ? is_there : 0u;
+      keys[e] = (word & 0xffff0000u) | (0xffffu - row);
     }
     return simd_min(is_there) != 0;
   }
