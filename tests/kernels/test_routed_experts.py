@@ -37,20 +37,20 @@ def coded(rows, dtype, bits, seed, like=()):
     return parts, values_of(packed, np.array(scales), np.array(biases), 64, bits)
 
 
-def operands(dtype, shared, seed=0):
+def operands(dtype, shared, seed=0, experts=EXPERTS, like=(30, 11, 5, 21)):
     """Operands of which four experts have the same logit, the largest; and what float64 makes of them."""
     random = np.random.default_rng(seed)
     norm = random.uniform(0.5, 1.5, WIDTH).astype(dtype)
-    router, routes = coded(EXPERTS + shared, dtype, 8, seed + 1, like=(30, 11, 5, 21))
+    router, routes = coded(experts + shared, dtype, 8, seed + 1, like=like)
     x = (routes[30] / norm.astype(np.float64) * 9).astype(dtype)[None]
-    stack, values = coded((EXPERTS + shared) * 2 * COLUMNS, dtype, 4, seed + 2)
+    stack, values = coded((experts + shared) * 2 * COLUMNS, dtype, 4, seed + 2)
     logits = reference.rms_norm(x, norm, 1e-6) @ routes.T
     indices, shares = reference.moe_route(logits, CHOSEN, True, shared)
     values = values.reshape(-1, 2 * COLUMNS, WIDTH)
     inner = reference.moe_gate_up(x, indices, values, norm)
     largest = (np.abs(reference.rms_norm(x, norm, 1e-6)) @ np.abs(values).transpose(0, 2, 1)).max()
     given = [hiprt.array(part) for part in (x, *router)]
-    given += [hiprt.array(part.reshape(EXPERTS + shared, 2 * COLUMNS, -1)) for part in stack]
+    given += [hiprt.array(part.reshape(experts + shared, 2 * COLUMNS, -1)) for part in stack]
     options = {"k": CHOSEN, "norm": hiprt.array(norm), "shared": shared}
     return given, options, (inner, indices, shares, largest * (largest + 1))
 
@@ -148,7 +148,9 @@ def matrices_of(out, given, norm):
 
 
 def both_rings(monkeypatch, out, ring):
-    """Let the kernels serve, with these rings."""
+    """Let the kernels serve, with these rings, whatever was planned before."""
+    for name in ("projected_of", "routed_of"):
+        monkeypatch.setattr(projected, name, Planned(getattr(projected, name).function))
     monkeypatch.setattr(projected, "ring_of", lambda whole, target, is_normed: out)
     routers = {False: 2, True: 0}
     monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target, has: (ring, routers[has]))
@@ -160,6 +162,7 @@ def both_rings(monkeypatch, out, ring):
         (HALF, False, Ring(2, 1, 1, 1, 0, 64), Ring(2, 2, 1, 1, 0, 7)),
         (hiprt.bfloat16, True, Ring(3, 2, 2, 2, 1, 43), Ring(3, 1, 2, 2, 0, 5)),
         (HALF, True, Ring(1, 1, 2, 1, 2, 16), Ring(2, 2, 1, 1, 0, 7)),
+        (HALF, False, Ring(3, 8, 1, 1, 1, 43), Ring(2, 2, 1, 1, 0, 7)),
     ],
 )
 def test_a_product_leaves_logits(close, monkeypatch, dtype, shared, out, ring):
@@ -210,27 +213,31 @@ def test_logits_do_not_depend_on_the_ring(monkeypatch):
     matrices, found = matrices_of(first[1], given, options["norm"]), []
     for out in (Ring(2, 1, 1, 1, 0, 64), Ring(3, 1, 2, 2, 1, 43), Ring(5, 1, 2, 1, 0, 16)):
         both_rings(monkeypatch, out, Ring(2, 2, 1, 1, 0, 7))
-        monkeypatch.setattr(projected, "projected_of", Planned(projected.projected_of.function))
         with force_generic():
             results = projected.projected_gate_up(*first, *matrices, **options)
         found.append([part.numpy().tobytes() for part in results])
     assert found[1:] == found[:-1]
 
 
-def test_shares_of_all_experts_by_a_product(monkeypatch):
-    """Shares that are not normalised are those of the softmax over all experts, by logits times the norm's factor."""
-    both_rings(monkeypatch, Ring(2, 1, 1, 1, 0, 64), Ring(2, 2, 1, 1, 0, 7))
-    (x, *given), options, _ = operands(hiprt.bfloat16, True, seed=13)
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(("experts", "groups"), [(EXPERTS, 9), (150, 7)])
+def test_shares_by_a_product(monkeypatch, experts, groups, normalize):
+    """They are those of the softmax of logits times the norm's factor, over all experts or those that are chosen."""
+    both_rings(monkeypatch, Ring(3, 1, 2, 1, 0, 43), Ring(2, 2, 1, 1, 0, groups))
+    (x, *given), options, _ = operands(hiprt.bfloat16, True, seed=13, experts=experts, like=())
+    x = hiprt.array(np.random.default_rng(16).normal(scale=3, size=x.shape).astype(hiprt.bfloat16))
     first, exact = projection(hiprt.bfloat16, x.numpy(), 14)
     with force_generic():
         matrices = matrices_of(first[1], given, options["norm"])
-        got = projected.projected_gate_up(*first, *matrices, **options, normalize=False)
+        got = projected.projected_gate_up(*first, *matrices, **options, normalize=normalize)
+    inner = kernels.moe_gate_up(got[0], got[2], *given[3:], norm=options["norm"]).numpy().astype(float)
     routes = values_of(*(part.numpy() for part in given[:3]), 64, 8)
     logits = reference.rms_norm(exact, options["norm"].numpy(), 1e-6) @ routes.T
-    indices, shares = reference.moe_route(logits, CHOSEN, False, True)
-    assert sorted(got[2].numpy()[0, :CHOSEN]) == sorted(indices[0, :CHOSEN])
-    assert np.allclose(np.sort(got[3].numpy().astype(float)[0, :CHOSEN]), np.sort(shares[0, :CHOSEN]), rtol=2**-5)
-    assert np.allclose(got[3].numpy().astype(float)[0, CHOSEN], shares[0, CHOSEN], rtol=2**-5)
+    indices, shares = reference.moe_route(logits, CHOSEN, normalize, True)
+    assert got[2].numpy().tolist() == indices.tolist()
+    assert np.ptp(shares[0, :CHOSEN]) > 0.1 * shares[0, 0]
+    assert np.allclose(got[3].numpy().astype(float), shares, rtol=2**-5)
+    assert np.allclose(got[1].numpy().astype(float), inner, rtol=2**-6, atol=2**-8 * np.abs(inner).max())
 
 
 def test_experts_exist_without_logits(monkeypatch):
@@ -264,10 +271,11 @@ def test_an_interrupt_between_the_two_kernels_leaves_zeros(monkeypatch):
 
 @pytest.mark.parametrize(("width", "bits", "is_taken"), [(512, 4, True), (192, 4, False), (512, 6, False)])
 def test_products_that_are_not_whole_go_by_other_kernels(monkeypatch, width, bits, is_taken):
-    """A row of the product in front has whole steps of codes of 4 or 8 bits."""
+    """A row of the product in front has whole steps of codes of 4 or 8 bits; the folded router has all rows."""
     monkeypatch.setattr(projected, "ring_of", lambda whole, target, is_normed: Ring(2, 1, 1, 1, 0, 16))
     shapes = (1, width), (WIDTH, width * bits // 32), (WIDTH, width // 64), (WIDTH, width // 64), (1, WIDTH)
     router = (EXPERTS, width + WIDTH)
     forms = [hiprt.empty(shape, np.uint32 if i == 1 else HALF).form for i, shape in enumerate((*shapes, router))]
-    found = projected.projected_of(*forms, EXPERTS, 64, bits, make_target("sm_90", 132, 32, NVIDIA))
-    assert (found is not None) == is_taken
+    target = make_target("sm_90", 132, 32, NVIDIA)
+    assert (projected.projected_of(*forms, EXPERTS, 64, bits, target) is not None) == is_taken
+    assert projected.projected_of(*forms, EXPERTS + 1, 64, bits, target) is None
