@@ -18,16 +18,19 @@ from hiprt.bench import decode
 from hiprt.bench.decode_run import Run
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.generation import generate
-from hiprt.bench.engine.models import preset
+from hiprt.bench.engine.models import moe, preset
 from hiprt.bench.engine.models.alone import alone
 from hiprt.bench.engine.models.presets import PRESETS
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.safetensors_file import SafetensorsFile
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.story import CHECKPOINT
+from hiprt.kernels.ops.experts import projected, routed
 from hiprt.kernels.reference.quantize import dequantize
 from hiprt.kernels.tuning import rings as rings_module, target as target_module, vector_rings as vector_rings_module
+from hiprt.kernels.tuning.rings import Ring
 from hiprt.kernels.tuning.target import force_generic
+from hiprt.objects import Planned
 
 STORY = "Once upon a time there was a clever fox named Mia. She had a hut made of stone."
 PROMPTS = (None, f"{STORY} {STORY} Once upon", "In the mill she met an honest goose, an honest goose, an honest")
@@ -233,6 +236,26 @@ def test_rings_check_rows_side_by_side(stream, monkeypatch):
         logits = [model.decode(*(hiprt.array(each[i : i + 1]) for each in (tokens, places)), single) for i in range(5)]
         rows = model.verify(hiprt.array(tokens), hiprt.array(places), run).numpy(stream)
         assert rows.tobytes() == b"".join(each.numpy(stream).tobytes() for each in logits)
+
+
+def test_a_mixture_checks_rows_by_the_kernels_of_a_step(stream, monkeypatch):
+    """Where the product in front of a mixture leaves the router's logits, it does so for each row that is checked."""
+    sizes = {"hidden_size": 512, "moe_intermediate_size": 64, "num_hidden_layers": 2}
+    monkeypatch.setitem(PRESETS, "mixture", {**PRESETS["qwen3-moe-mini"], **sizes})
+    monkeypatch.setattr(moe, "reads_folded", lambda target: True)
+    monkeypatch.setattr(projected, "ring_of", lambda product, target, is_normed: Ring(2, 1, 1, 1, 0, 16))
+    ring = Ring(2, 2, 1, 1, 0, 7)
+    monkeypatch.setattr(routed, "routed_ring_of", lambda product, target, has: (ring, 0 if has else 2))
+    for name in ("projected_of", "routed_of"):
+        monkeypatch.setattr(projected, name, Planned(getattr(projected, name).function))
+    with force_generic(), hiprt.use_stream(stream):
+        model = preset("mixture", fused=True)
+        single, run = (model.state(1, 32) for _ in range(2))
+        tokens, places = np.arange(30, 33, dtype=np.int32), np.arange(3, dtype=np.int32)
+        given = [[hiprt.array(each[i : i + 1]) for each in (tokens, places)] for i in range(3)]
+        logits = [model.decode(*each, single).numpy(stream) for each in given]
+        rows = model.verify(hiprt.array(tokens), hiprt.array(places), run).numpy(stream)
+    assert rows.tobytes() == b"".join(each.tobytes() for each in logits)
 
 
 @pytest.mark.parametrize("branch", ["loops", "generic"])

@@ -118,16 +118,9 @@ class Attention:
         return self.take(x, position, state, fused, together)
 
     def verify(self, x: Array, position: Array, state: KeyValue | QuantizedKeyValue, fused: bool) -> Array:
-        """Take consecutive rows of the first sequence, each with the bits that `decode` gives it."""
-        project, put_back = (
-            partial(alone, most=matrix.rows_alike(x.dtype, fused=fused)) for matrix in (self.projection, self.output)
-        )
-        mixed = self.take(x, position, state.sequence(0), fused, project)
-
-        def back(mixed: Array, x: Array) -> Array:
-            return self.output.project(mixed, residual=x, fused=fused)
-
-        return put_back(back, mixed, x)
+        """Take consecutive rows of the first sequence; return what `decode` returns for each, bit for bit."""
+        project = partial(alone, most=self.projection.rows_alike(x.dtype, fused=fused))
+        return self.take(x, position, state.sequence(0), fused, project)
 
     def take(
         self,

@@ -83,8 +83,13 @@ class Layer:
         """Take consecutive rows of the only sequence, each with the bits that `decode` gives it."""
         assert isinstance(self.mixer, Attention)
         assert isinstance(state, KeyValue | QuantizedKeyValue)
-        mixed = self.mixer.verify(x, position, state, fused)
-        return alone(partial(self.feed, fused=fused), mixed, most=self.feed.rows_alike(x.dtype, fused))
+        mixed, output = self.mixer.verify(x, position, state, fused), self.mixer.output
+
+        def feed(mixed: Array, x: Array) -> Array:
+            return self.feed.decode(mixed, output, x, fused)
+
+        most = min(output.rows_alike(x.dtype, fused=fused), self.feed.rows_alike(x.dtype, fused))
+        return alone(feed, mixed, x, most=most)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
