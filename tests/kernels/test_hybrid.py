@@ -198,16 +198,41 @@ def test_gated_delta_step_by_step_is_the_same(branch, dtype, normal):
     np.testing.assert_array_equal(state.numpy(), whole[5].numpy())
 
 
-def test_gates_of_the_reference(branch, dtype, normal, close):
+@pytest.fixture
+def close_gates(close):
+    """Compare what is left of a state, and how much is corrected, with the exact values.
+
+    Both are powers, whose relative error is that of the exponent. Below the smallest normal number they may be zero.
+    """
+
+    def check(got, exact):
+        for one, value in zip(got, exact, strict=True):
+            exponent = np.abs(np.log(np.maximum(value, 1e-300)))
+            close(one, value, magnitude=value * (1 + exponent) + 1e-32, steps=30)
+
+    return check
+
+
+def test_gates_of_the_reference(branch, dtype, normal, close_gates):
     a, b = normal((2, 3, 32), dtype, 1, 8.0), normal((2, 3, 32), dtype, 2, 8.0)
     a_log, dt_bias = normal(32, np.float32, 3), normal(32, dtype, 4)
     a[0, 0, :4] = [-60, 60, 0, 30]
     got = kernels.gated_delta_gates(*map(hiprt.array, (a, b, a_log, dt_bias)))
-    exact = reference.gated_delta_gates(a, b, a_log, dt_bias)
-    # The exponent's rounding errors are relative to the exponent.
-    exponent = np.abs(np.log(np.maximum(exact[0], 1e-300)))
-    close(got[0], exact[0], magnitude=exact[0] * (1 + exponent) + 2e-38, steps=30)
-    close(got[1], exact[1], steps=12)
+    close_gates(got, reference.gated_delta_gates(a, b, a_log, dt_bias))
+
+
+EXTREMES = [-np.inf, -200, -100, -90, -60, -20, -12, -6, -1, 0, 1, 20, 90, 100, 200, np.inf]
+# The logarithm of a rate, and a + dt_bias. A large rate shows the relative error of a softplus that is near 0.
+GATES = [(rate, step) for rate in (-20, 0, 2.5) for step in EXTREMES] + [(10, -7), (10, -12), (10, -100), (40, -45)]
+
+
+@pytest.mark.parametrize("is_biased", [False, True])
+def test_extreme_gates_are_numbers(branch, dtype, is_biased, close_gates):
+    """A power that overflows or vanishes gives a gate of 0 or 1."""
+    a_log, steps = np.array([rate for rate, _ in GATES], np.float32), np.array([step for _, step in GATES], dtype)
+    a, dt_bias = (np.zeros_like(steps), steps) if is_biased else (steps, np.zeros_like(steps))
+    got = kernels.gated_delta_gates(*map(hiprt.array, (a, steps, a_log, dt_bias)))
+    close_gates(got, reference.gated_delta_gates(a, steps, a_log, dt_bias))
 
 
 def layer(normal, batch, key_heads, value_heads, key_width, value_width, dtype, taps=4):
@@ -234,6 +259,22 @@ def test_layer_step_of_the_reference(branch, dtype, shape, is_normed, normal, cl
     exact, conv, state = reference.gdn_step(*hosts, shape[1], norm)
     close(got, exact, magnitude=np.abs(exact) + 8, steps=60)
     np.testing.assert_array_equal(device[2].numpy(), conv)
+    close(device[5], state, magnitude=np.abs(state) + 8, steps=60)
+
+
+def test_layer_step_of_extreme_gates(branch, dtype, normal, close):
+    """Two heads have each pair of extreme gates, and z, which opens the answers, has extremes too."""
+    values = [-200, -100, -20, 0, 20, 100, 200]
+    pairs = np.array([(b, a) for b in values for a in values for _ in range(2)], dtype)
+    hosts, sizes = layer(normal, 1, len(values) ** 2, len(pairs), 16, 8, dtype)
+    opened = -2 * len(pairs)
+    hosts[0][:, opened - 8 * len(pairs) : opened] = np.resize(pairs, 8 * len(pairs))
+    hosts[0][:, opened:] = pairs.T.reshape(-1)
+    norm = normal(8, dtype, 7)
+    device = [hiprt.array(v) for v in hosts]
+    got = kernels.gdn_step(*device, **sizes, norm=hiprt.array(norm))
+    exact, _, state = reference.gdn_step(*hosts, sizes["key_heads"], norm)
+    close(got, exact, magnitude=np.abs(exact) + 200, steps=60)
     close(device[5], state, magnitude=np.abs(state) + 8, steps=60)
 
 

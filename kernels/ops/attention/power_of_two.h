@@ -1,5 +1,5 @@
-// Two to the power of x by the GPU's own instruction, for weights relative to the largest score. It gives zero instead of a number
-// below the smallest normal one, for which exp2 takes three to five instructions more.
+// Two to the power of x by the GPU's own instruction. It gives zero instead of a number below the smallest normal one, for
+// which exp2 takes three to five instructions more.
 namespace metal {
 
 inline float power_of_two(float x) {

@@ -2,5 +2,5 @@
 uint i = thread_position_in_grid.x;
 if (i >= size) return;
 uint head = i % heads;
-g[i] = decay_of(float(a[i]), float(dt_bias[head]), a_log[head]);
+g[i] = decay_of(float(a[i]), float(dt_bias[head]), exp(a_log[head]));
 beta[i] = sigmoid_of(float(b[i]));

@@ -68,7 +68,7 @@ if (is_value) {
     const device T* opening = from + size_t(t) * columns + gates + value_head;
     const size_t at = (rows + t) * value_heads + value_head;
     beta[at] = sigmoid_of(float(opening[0]));
-    g[at] = decay_of(float(opening[value_heads]), float(dt_bias[value_head]), a_log[value_head]);
+    g[at] = decay_of(float(opening[value_heads]), float(dt_bias[value_head]), exp(a_log[value_head]));
   }
   return;
 }

@@ -36,7 +36,7 @@ for (uint c = 0; c < CHANNELS; c++) {
 for (uint r = 0; r < HEADS; r++) {
   const uint head = first_head + r;
   betas[r] = sigmoid_of(float(from[gates_from + head]));
-  decays[r] = decay_of(float(from[gates_from + key_heads * RATIO + head]), float(dt_bias[head]), a_log[head]);
+  decays[r] = decay_of(float(from[gates_from + key_heads * RATIO + head]), float(dt_bias[head]), exp(a_log[head]));
 }
 f32x8 query_squares = splat(0.0f), key_squares = splat(0.0f);
 for (uint c = 0; c < KEY; c += 8) {
@@ -71,6 +71,7 @@ for (uint r = 0; r < HEADS; r++) {
   }
 }
 #else
+begin_next();
 // Eight lanes share a row of the state, four of its columns each at a time.
 constexpr uint STEP = SIMDGROUPS * 32;
 constexpr uint PACKS = (KEY + 31) / 32;
@@ -115,10 +116,9 @@ T scales[SHARE];
 #pragma unroll
 for (uint s = 0; NORMED && s < SHARE; s++) scales[s] = load_value<T>(norm + min(s * STEP + turned, ROWS - 1) % VALUE);
 const uint head = first_head + min(turned, uint(HEADS - 1));
-const float rate = load_value<float>(a_log + head);
+const float rate = exp(load_value<float>(a_log + head));
 const T shift = load_value<T>(dt_bias + head);
 wait_for_inputs();
-begin_next();
 #pragma unroll
 for (uint e = 0; e < EARLY; e++) windows[e][TAPS - 1] = load_value<T>(from + own.at(min(e * STEP + index, CHANNELS - 1)));
 const T gates[2] = {load_value<T>(from + gates_from + head), load_value<T>(from + gates_from + key_heads * RATIO + head)};
@@ -172,17 +172,17 @@ uint before = 0;
 if (SHARERS > 1 && index == 0) before = atomic_fetch_add_explicit(counter, 1u, memory_order_relaxed);
 const threadgroup pack<float, 4>* queries = mixed;
 const threadgroup pack<float, 4>* keys = mixed + KEY / 4;
-float query_scale = 0.0f, key_scale = 0.0f;
+chained_sum query_squares, key_squares;
 #pragma unroll
 for (uint j = 0; j < PACKS; j++) {
   for (int i = 0; i < 4 && j * 8 + part < KEY / 4; i++) {
     const float query = queries[j * 8 + part].values[i], key = keys[j * 8 + part].values[i];
-    query_scale = mad(query, query, query_scale);
-    key_scale = mad(key, key, key_scale);
+    query_squares.add(i, query, query);
+    key_squares.add(i, key, key);
   }
 }
-query_scale = rsqrt(sum_of_eight(query_scale) / float(KEY) + eps) / float(KEY);
-key_scale = rsqrt(sum_of_eight(key_scale) / float(KEY) + eps) * rsqrt(float(KEY));
+const float query_scale = rsqrt(sum_of_eight(query_squares.total()) / float(KEY) + eps) / float(KEY);
+const float key_scale = rsqrt(sum_of_eight(key_squares.total()) / float(KEY) + eps) * rsqrt(float(KEY));
 #pragma unroll 1
 for (uint base = 0; base < PASSES; base += HELD) {
 #pragma unroll
@@ -192,7 +192,7 @@ for (uint base = 0; base < PASSES; base += HELD) {
     const uint row = is_row ? given : ROWS - 1, head_of_row = HEADS == 1 ? 0 : row / VALUE;
     device pack<float, 4>* mine = (device pack<float, 4>*)cells_of + row * (KEY / 4);
     const float decay = decays[head_of_row];
-    float known = 0.0f, answer = 0.0f;
+    chained_sum known_sum, answer_sum;
 #pragma unroll
     for (uint j = 0; j < PACKS; j++) {
       const uint at = j * 8 + part;
@@ -200,10 +200,10 @@ for (uint base = 0; base < PASSES; base += HELD) {
       if (base > 0 && is_row) cells[h][j] = mine[at];
       for (int i = 0; i < 4; i++) {
         cells[h][j].values[i] *= decay;
-        known = mad(cells[h][j].values[i], keys[at].values[i], known);
+        known_sum.add(i, cells[h][j].values[i], keys[at].values[i]);
       }
     }
-    known = key_scale * sum_of_eight(known);
+    const float known = key_scale * sum_of_eight(known_sum.total());
     const float change = (flat[2 * KEY + row] - known) * betas[head_of_row] * key_scale;
 #pragma unroll
     for (uint j = 0; j < PACKS; j++) {
@@ -211,11 +211,11 @@ for (uint base = 0; base < PASSES; base += HELD) {
       if (at >= KEY / 4) continue;
       for (int i = 0; i < 4; i++) {
         cells[h][j].values[i] = mad(keys[at].values[i], change, cells[h][j].values[i]);
-        answer = mad(cells[h][j].values[i], queries[at].values[i], answer);
+        answer_sum.add(i, cells[h][j].values[i], queries[at].values[i]);
       }
       if (is_row) mine[at] = cells[h][j];
     }
-    answer = query_scale * sum_of_eight(answer);
+    const float answer = query_scale * sum_of_eight(answer_sum.total());
     if (!NORMED) {
       if (part == 0 && is_row) to[row] = T(answer);
     } else {

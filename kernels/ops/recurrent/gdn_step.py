@@ -38,7 +38,12 @@ KERNEL = Kernel(
         "NORMED": "bool",
         "SIMDGROUPS": "int",
     },
-    headers=("elementwise/expression.h", "quantized/ordered_loads.h", "recurrent/gated_delta.h"),
+    headers=(
+        "elementwise/expression.h",
+        "quantized/ordered_loads.h",
+        "attention/power_of_two.h",
+        "recurrent/gated_delta.h",
+    ),
     threads=lambda template: int(template["SIMDGROUPS"]) * 32,
     ahead=("weight", "a_log", "dt_bias", "norm", "conv", "state"),
     instances=each(
