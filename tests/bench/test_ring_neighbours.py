@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 from hiprt.bench.ring_neighbours import neighbours
-from hiprt.kernels.tuning.rings import ring_configuration, ring_of, shared_bytes as ring_bytes
+from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of, shared_bytes as ring_bytes
 from hiprt.kernels.tuning.target import make_target
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.kernels.tuning.vector_rings import vector_ring_configuration, vector_rings
@@ -49,7 +49,7 @@ def test_what_is_near_a_ring_of_one_vector_has_its_bits_and_room():
                 launches = {(one.grid, *one.template.items()) for one in launched}
                 assert len(launches) == len(launched)
                 assert {each.split for each in found} <= {ring.split}
-                assert max((one.threads[0] for one in launched[1:]), default=0) <= 640
+                assert max((one.threads[0] for one in launched[1:]), default=0) <= 768
                 form = {"GROUP": 64, "BITS": 4, "WIDTH": width}
                 for one in launched[1:]:
                     assert ring_bytes({**form, **one.template}, here) * one.template["RESIDENT"] <= 227 << 10
@@ -65,3 +65,12 @@ def test_a_search_can_return_to_a_ring_of_the_table():
         near = neighbours(ring, product, TARGET)
         assert len(near) >= 10
         assert any(ring in neighbours(each, product, TARGET) for each in near)
+
+
+def test_what_is_near_has_up_to_24_simdgroups():
+    """Three teams of eight share out the product in front of a mixture faster than two."""
+    product = Product(2048, 4096, 1, 64, 4, False)
+    near = neighbours(Ring(2, 8, 2, 2, 2, 112), product, TARGET)
+    assert any(ring.teams == 3 for ring in near)
+    assert TARGET.table.plain_rings[2048, 4096].teams == 3
+    assert not any(ring.teams * ring.split > 24 for ring in near)
