@@ -206,6 +206,34 @@ def test_a_folded_router():
     assert np.allclose(folded.numpy().astype(np.float64), exact, rtol=2**-9, atol=2**-9 * np.abs(weighed).max())
 
 
+@pytest.mark.parametrize("outlier", [1, 100])
+def test_a_folded_router_chooses_as_well_as_the_ops(outlier):
+    """About as many of 500 tokens get the experts that float64 gives them, also where a few elements are far larger."""
+    random, tokens, experts = np.random.default_rng(17), 500, 64
+    router, routes = coded(experts, hiprt.bfloat16, 8, 18)
+    norm, residual = random.uniform(0.5, 1.5, WIDTH), 2 * random.normal(size=(tokens, WIDTH))
+    residual[:, :4] *= outlier
+    norm[:4] /= outlier
+    norm, residual = norm.astype(hiprt.bfloat16), residual.astype(hiprt.bfloat16)
+    (_, out, _), _ = projection(hiprt.bfloat16, np.zeros((1, WIDTH)), 19)
+    packed, *parts = (part.numpy() for part in out)
+    y = random.normal(size=(tokens, INNER)).astype(hiprt.bfloat16)
+    x = y.astype(np.float64) @ values_of(packed, *parts, 64, 4).T + residual.astype(np.float64)
+
+    def chosen(logits):
+        return np.sort(reference.moe_route(logits.astype(np.float64), CHOSEN, True, False)[0])
+
+    exact = chosen(reference.rms_norm(x, norm, 1e-6) @ routes.T)
+    matrix = tuple(map(hiprt.array, router))
+    folded = projected.folded_router(matrix, out, norm=hiprt.array(norm)).numpy().astype(np.float64)
+    by_folded = np.concatenate([y, residual], 1).astype(np.float64) @ folded.T
+    made = product(hiprt.array(y), *out, group_size=64, bits=4, residual=hiprt.array(residual))
+    by_ops = product(made, *matrix, group_size=64, bits=8, norm=hiprt.array(norm)).numpy()
+    shares = [(chosen(each) == exact).all(1).mean() for each in (by_folded.astype(hiprt.bfloat16), by_ops)]
+    assert min(shares) > 0.9
+    assert shares[0] > shares[1] - 0.03
+
+
 def test_logits_do_not_depend_on_the_ring(monkeypatch):
     """Whatever threadgroups the product has, experts and shares have the same bits."""
     (x, *given), options, _ = operands(hiprt.bfloat16, True, seed=11)
