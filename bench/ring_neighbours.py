@@ -37,7 +37,9 @@ LEFT = (0, 2, 4, 8, 12, 16, 20)  # processors that are left to the kernels befor
 RESIDENT = (1, 2, 3)  # threadgroups of one vector for each processor
 
 
-def neighbours(ring: AnyRing, product: Product, target: Target, may_be_early: bool = True) -> list[AnyRing]:
+def neighbours(
+    ring: AnyRing, product: Product, target: Target, may_be_early: bool = True, tokens: int = 1
+) -> list[AnyRing]:
     """Return the rings near one that fit a product and give it the same bits, each with a launch of its own.
 
     Parameters
@@ -47,15 +49,18 @@ def neighbours(ring: AnyRing, product: Product, target: Target, may_be_early: bo
     target : Target
     may_be_early : bool
         Whether codes can be asked for before the inputs are there.
+    tokens : int
+        How many tokens a ring of one vector serves, each with matrices of its own.
     """
     near = of_one(ring, product, target) if isinstance(ring, Ring) else of_several(ring, target.compute_units)
     every: list[AnyRing] = [each for each in near if may_be_early or not each.early]
-    found = {launch_of(each, product, target): each for each in reversed(every)}
-    return [each for launch, each in reversed(found.items()) if launch not in (None, launch_of(ring, product, target))]
+    found = {launch_of(each, product, target, tokens): each for each in reversed(every)}
+    known = None, launch_of(ring, product, target, tokens)
+    return [each for launch, each in reversed(found.items()) if launch not in known]
 
 
-def configuration_of(ring: AnyRing, product: Product, target: Target) -> Configuration:
-    """Return the launch of a product with a ring.
+def configuration_of(ring: AnyRing, product: Product, target: Target, tokens: int = 1) -> Configuration:
+    """Return the launch of a product with a ring, for `tokens` as `neighbours` has them.
 
     Raises
     ------
@@ -63,14 +68,14 @@ def configuration_of(ring: AnyRing, product: Product, target: Target) -> Configu
         The ring does not fit the product.
     """
     if isinstance(ring, Ring):
-        return ring_configuration(product, ring, target)
+        return ring_configuration(product, ring, target, tokens)
     return vector_ring_configuration(product, ring)
 
 
-def launch_of(ring: AnyRing, product: Product, target: Target) -> tuple[int, ...] | None:
+def launch_of(ring: AnyRing, product: Product, target: Target, tokens: int = 1) -> tuple[int, ...] | None:
     """Return what tells a ring's launch from those of others; None where the ring does not fit the product."""
     try:
-        configuration = configuration_of(ring, product, target)
+        configuration = configuration_of(ring, product, target, tokens)
     except ValueError:
         return None
     return configuration.grid[0], *configuration.template.values()

@@ -13,6 +13,7 @@ from hiprt.code_folder import Source
 from hiprt.kernels.lang.kernel import GENERIC_OPTION, Kernel
 from hiprt.kernels.ops.experts.experts import expert_ring_of
 from hiprt.kernels.ops.experts.moe_down import RINGS as DOWN
+from hiprt.kernels.ops.experts.moe_gate_up import RINGS as GATE_UP
 from hiprt.kernels.ops.experts.projected import PROJECTED
 from hiprt.kernels.ops.experts.routed import ROUTED
 from hiprt.kernels.ops.quantized.product_argmax import PLACED, SEVERAL_PLACED, kernel_of
@@ -37,7 +38,7 @@ NAMES = {
 HEAD, GATES, DOWNS = "head", "experts_gate_up", "experts_down"
 # The kernels that rings share out, and those that do the same without finding the places of the largest results.
 KERNELS = {VECTOR_RING: VECTOR_RING, SEVERAL_PLACED: VECTOR_RING, INTEGER: INTEGER, PLACED: INTEGER}
-KERNELS |= {PROJECTED: PROJECTED, ROUTED: ROUTED, DOWN: DOWN}
+KERNELS |= {each: each for each in (PROJECTED, ROUTED, GATE_UP, DOWN)}
 OTHERS = {"ADDED": False, "GATED": False}  # what the kernels that find places do without
 GROUPS = "GROUPS"  # the threadgroups, which one of the kernels has as a parameter
 
@@ -50,7 +51,7 @@ class Place(NamedTuple):
     table : str
         The field of `Table`.
     key : tuple of int
-        Rows and width, and for several vectors how many.
+        Rows and width, and for several vectors or tokens how many.
     """
 
     table: str
@@ -80,6 +81,8 @@ class RingProduct:
         How many of them a step has.
     forms : tuple of Form
         Their kernels, of each kind once.
+    tokens : int
+        How many tokens have experts of their own.
     """
 
     names: tuple[str, ...]
@@ -88,6 +91,7 @@ class RingProduct:
     ring: AnyRing
     launches: int
     forms: tuple[Form, ...]
+    tokens: int = 1
 
     @property
     def name(self) -> str:
@@ -111,7 +115,10 @@ class RingProduct:
         for form in self.forms:
             # The head's kernel finds the likeliest token as well where the ring lets it.
             placed = kernel_of(self.product, ring, target) if HEAD in self.names else None
-            kernel, configuration = placed or (form.kernel, configuration_of(ring, self.product, target))
+            kernel, configuration = placed or (
+                form.kernel,
+                configuration_of(ring, self.product, target, self.tokens),
+            )
             values = {**form.values, **configuration.template, GROUPS: configuration.grid[0]}
             source = kernel.program(kernel.values_of({name: values[name] for name in kernel.template}), provider)
             found.append(source._replace(options=source.options + (GENERIC_OPTION,) * target.is_generic))
@@ -139,8 +146,8 @@ def ring_products(issue: Callable[[], Any], model: Any, stream: Stream) -> list[
             continue
         if form.kernel is ROUTED:
             one = gates(form, target)
-        elif form.kernel is DOWN:
-            one = downs(form, given, target)
+        elif form.kernel in (GATE_UP, DOWN):
+            one = experts(form, given, target)
         else:
             one = plain(names.get(given["weight"].extent[0], ""), form, given, target)
         if one is not None:
@@ -179,14 +186,17 @@ def gates(form: Form, target: Target) -> RingProduct | None:
     return found and RingProduct((GATES,), product, Place("routed_rings", size), found[0], 1, (form,))
 
 
-def downs(form: Form, given: Mapping[str, Any], target: Target) -> RingProduct | None:
-    """Return the product with the downs of one token's experts; None for several tokens, whose rings no table has."""
-    values, size = form.values, (given["weight"].shape[1], form.values["CHOSEN"] * form.values["WIDTH"])
-    product = Product(*size, 1, values["GROUP"], values["BITS"], False)
-    ring = expert_ring_of(product, target)
-    if given["x"].shape[0] > 1 or ring is None:
-        return None
-    return RingProduct((DOWNS,), product, Place("expert_rings", size), ring, 1, (form,))
+def experts(form: Form, given: Mapping[str, Any], target: Target) -> RingProduct | None:
+    """Return the product with the downs, or gates and ups, of experts that are given; None where no ring serves it."""
+    values, tokens, is_down = form.values, given["x"].shape[0], form.kernel is DOWN
+    size = values["CHOSEN"] * 2 * values.get("COLUMNS", 0), values["WIDTH"]
+    if is_down:
+        size = given["weight"].shape[1], values["CHOSEN"] * values["WIDTH"]
+    product = Product(*size, 1, values["GROUP"], values["BITS"], not is_down)
+    ring = expert_ring_of(product, target, tokens)
+    place = Place("expert_rings", size) if tokens == 1 else Place("many_expert_rings", (*size, tokens))
+    name = DOWNS if is_down else GATES
+    return ring and RingProduct((name,), product, place, ring, 1, (form,), tokens)
 
 
 def joined(first: RingProduct, other: RingProduct) -> RingProduct:
@@ -198,6 +208,7 @@ def joined(first: RingProduct, other: RingProduct) -> RingProduct:
         first.ring,
         first.launches + other.launches,
         first.forms if other.forms[0] in first.forms else first.forms + other.forms,
+        first.tokens,
     )
 
 

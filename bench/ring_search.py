@@ -97,6 +97,8 @@ class Search:
         Takes each turn when it ends.
     late : collection of str
         The products of which no codes can be asked for before the inputs are there.
+    tokens : mapping of str to int
+        How many tokens have experts of their own, where those are several.
     most : int
         How many rings a turn tries.
     clock : callable, optional
@@ -122,16 +124,17 @@ class Search:
         begin: Begin = lambda name, ring: lambda seconds: "",
         said: Callable[[Turn], None] = lambda turn: None,
         late: Collection[str] = (),
+        tokens: Mapping[str, int] | None = None,
         most: int = MOST,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.products, self.rings, self.time = dict(products), dict(rings), time
         self.target, self.begin, self.said, self.most, self.clock = target, begin, said, most, clock
-        self.late, self.end = late, clock() + seconds
+        self.late, self.tokens, self.end = late, tokens or {}, clock() + seconds
         self.turns: list[Turn] = []
         self.ended = ""
         self.draw = random.Random(1)
-        self.tried = {(name, launch_of(ring, self.products[name], target)) for name, ring in self.rings.items()}
+        self.tried = {(name, self.launch_of(name, ring)) for name, ring in self.rings.items()}
         self.pending: dict[str, list[tuple[AnyRing, Wait]]] = {}
 
     def run(self) -> None:
@@ -155,11 +158,16 @@ class Search:
         """Whether the time is over."""
         return self.clock() >= self.end
 
+    def launch_of(self, name: str, ring: AnyRing) -> tuple[int, ...] | None:
+        """Return what tells a ring's launch from those of other rings of a product."""
+        return launch_of(ring, self.products[name], self.target, self.tokens.get(name, 1))
+
     def propose(self, name: str) -> None:
         """Begin to compile the rings near a product's that were not tried yet, or some of them."""
         product, near = self.products[name], {}
-        for each in neighbours(self.rings[name], product, self.target, name not in self.late):
-            if (key := (name, launch_of(each, product, self.target))) not in self.tried:
+        tokens = self.tokens.get(name, 1)
+        for each in neighbours(self.rings[name], product, self.target, name not in self.late, tokens):
+            if (key := (name, self.launch_of(name, each))) not in self.tried:
                 near[key] = each
         drawn = self.draw.sample(list(near), min(self.most, len(near)))
         self.tried.update(drawn)

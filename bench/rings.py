@@ -249,6 +249,7 @@ class Work:
             begin=begin,
             said=self.said,
             late=[name for name, each in products.items() if not each.may_be_early],
+            tokens={name: each.tokens for name, each in products.items()},
         )
         made.run()
         return made
@@ -270,7 +271,8 @@ class Work:
         report.ended, report.turns = search.ended, [asdict(turn) for turn in search.turns]  # also one that is not done
         for name, each in self.products.items():
             product = each.product
-            sizes = {"rows": product.rows, "width": product.width, "vectors": product.batch, "table": each.place.table}
+            vectors = max(product.batch, each.tokens)
+            sizes = {"rows": product.rows, "width": product.width, "vectors": vectors, "table": each.place.table}
             rings = {"before": each.ring, "ring": search.rings[name]}
             report.products.append({"name": name, **sizes, "launches": each.launches, **rings})
         for place, ring in found.items():

@@ -105,6 +105,8 @@ class Table:
         The same for vectors that are not normed first, where another one is the best.
     expert_rings : mapping of (int, int) to Ring
         The same for the experts of one token, whose rows lie behind or beside each other.
+    many_expert_rings : mapping of (int, int, int) to Ring
+        The same for the experts of several tokens, by rows, width and tokens.
     routed_rings : mapping of (int, int) to Ring
         The same for gates and ups of experts that the kernel chooses by logits that the one before it has left.
     vector_rings : mapping of (int, int, int) to VectorRing
@@ -152,6 +154,7 @@ class Table:
     rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)
     plain_rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)
     expert_rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)
+    many_expert_rings: Mapping[tuple[int, int, int], Ring] = field(default_factory=dict)
     routed_rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)
     vector_rings: Mapping[tuple[int, int, int], VectorRing] = field(default_factory=dict)
     stages: Mapping[tuple[int, int], Stages] = field(default_factory=dict)

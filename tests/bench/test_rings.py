@@ -190,6 +190,18 @@ def test_the_products_of_a_step_of_one_text(small, name, experts):
     assert all(found[each].forms[0].kernel is kernel for each, kernel in kernels.items() if each in found)
 
 
+def test_the_products_of_experts_of_several_texts(small):
+    """Each token has experts of its own; their rings have places by how many tokens there are."""
+    with use_stream(small):
+        step = TimedStep(preset("mixture"), small, 3, 2)
+        found = {each.name: each for each in ring_products(step.run.issue, step.run.model, small)}
+    gates, downs = found["experts_gate_up"], found["experts_down"]
+    assert gates.place == Place("many_expert_rings", (2 * 2 * 256, 512, 3))
+    assert downs.place == Place("many_expert_rings", (512, 2 * 256, 3))
+    assert (gates.tokens, downs.tokens, found["qkv"].tokens) == (3, 3, 1)
+    assert (gates.forms[0].kernel, downs.forms[0].kernel) == (GATES, DOWNS)
+
+
 def test_plain_rings_have_a_place_of_their_own(small, monkeypatch):
     """Where the table has one for vectors that are not normed first."""
     here = target_of(small)
@@ -279,15 +291,22 @@ def test_what_is_compiled_ahead_is_what_the_step_loads(small, loaded, name):
         assert set(one.sources(ring, target_of(small), small.device.provider)) <= set(loaded)
 
 
-@pytest.mark.parametrize("name", ["qkv", "o", "head", "experts_gate_up", "experts_down"])
-def test_what_is_compiled_ahead_for_one_text_is_what_the_step_loads(small, loaded, name):
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        *((1, name) for name in ("qkv", "o", "head", "experts_gate_up", "experts_down")),
+        (3, "experts_gate_up"),
+        (2, "experts_down"),
+    ],
+)
+def test_what_is_compiled_ahead_for_a_mixture_is_what_the_step_loads(small, loaded, name, texts):
     """And the step, which draws the same tokens, launches it."""
     with use_stream(small):
         model = preset("mixture")
-        step = TimedStep(model, small, 1, 2)
+        step = TimedStep(model, small, texts, 2)
         (one,) = (each for each in ring_products(step.run.issue, model, small) if each.name == name)
     step.us({}, 1)
-    near = neighbours(one.ring, one.product, target_of(small), one.may_be_early)
+    near = neighbours(one.ring, one.product, target_of(small), one.may_be_early, one.tokens)
     assert one.may_be_early or not any(each.early for each in near)
     for ring in (near[0], near[-1]):
         loaded.clear()

@@ -197,6 +197,16 @@ def test_a_token_alone_has_rings_of_its_own():
             assert found.template["EARLY"] == taken.early
 
 
+def test_several_tokens_have_the_rings_of_the_table():
+    """Where it has one for so many of them; others have that of the rules."""
+    here, ring, product = target("sm_90"), Ring(2, 6, 4, 1, 2, 132), Product(2048, 6144, 1, 64, 4, False)
+    on = replace(here, table=replace(here.table, many_expert_rings={(2048, 6144, 5): ring}))
+    for tokens, early in ((5, 2), (4, ring_of(product, on).early)):
+        assert experts_module.ring_configuration_of(on, HALF, product, tokens).template["EARLY"] == early
+    other = product._replace(group=128)
+    assert experts_module.expert_ring_of(other, on, 5) == ring_of(other, on)
+
+
 @pytest.mark.singles
 @pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8)])
 @pytest.mark.parametrize("half", [HALF, hiprt.bfloat16])

@@ -138,10 +138,10 @@ def ring_configuration_of(target: Target, dtype: np.dtype[Any], product: Product
 
 def expert_ring_of(product: Product, target: Target, tokens: int = 1) -> Ring | None:
     """Return the ring of the product with the experts of some tokens; None where no ring serves it."""
-    ring = ring_of(product, target)
-    if ring and tokens == 1 and product.bits == 4 and product.group == 64:
-        ring = target.table.expert_rings.get((product.rows, product.width), ring)
-    return ring
+    ring, table, size = ring_of(product, target), target.table, (product.rows, product.width)
+    if ring is None or (product.bits, product.group) != (4, 64):
+        return ring
+    return table.expert_rings.get(size, ring) if tokens == 1 else table.many_expert_rings.get((*size, tokens), ring)
 
 
 def dot_configuration_of(
