@@ -40,7 +40,7 @@ __all__ = [
 OP = "attention"
 SIMDGROUPS = 8
 SHORTEST_PART = 64  # positions that a threadgroup reads at once: a cache is not shared out any finer
-HEADERS = ("attention/lane_part.h", "attention/power_of_two.h", "attention/one_pass.h")
+HEADERS = ("attention/lane_part.h", "elementwise/power_of_two.h", "attention/one_pass.h")
 KERNEL = Kernel(
     "attention/attention",
     inputs=INPUTS,

@@ -29,7 +29,7 @@ KERNEL = Kernel(
         "value_width": "uint",
     },
     template={"T": "dtype", "KEY": "int"},
-    headers=("elementwise/expression.h", "attention/power_of_two.h", "recurrent/gated_delta.h"),
+    headers=("elementwise/expression.h", "elementwise/power_of_two.h", "recurrent/gated_delta.h"),
     threads=SIMDGROUPS * 32,
     ahead=("state",),
     instances=each(KEY=(128,)),

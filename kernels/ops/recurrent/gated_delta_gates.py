@@ -21,7 +21,7 @@ KERNEL = Kernel(
     outputs={"g": "float", "beta": "float"},
     scalars={"size": "uint", "heads": "uint"},
     template={"T": "dtype"},
-    headers=("elementwise/expression.h", "attention/power_of_two.h", "recurrent/gated_delta.h"),
+    headers=("elementwise/expression.h", "elementwise/power_of_two.h", "recurrent/gated_delta.h"),
     threads=THREADS,
     instances=each(),
 )

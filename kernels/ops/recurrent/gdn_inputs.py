@@ -35,7 +35,7 @@ KERNEL = Kernel(
         "eps": "float",
     },
     template={"T": "dtype", "KEY": "int", "VALUE": "int", "TAPS": "int", "RUN": "int"},
-    headers=("elementwise/expression.h", "attention/power_of_two.h", "recurrent/gated_delta.h"),
+    headers=("elementwise/expression.h", "elementwise/power_of_two.h", "recurrent/gated_delta.h"),
     ahead=(),
     is_varied=True,
     instances=each(KEY=(128,), VALUE=(128,), TAPS=(4,), RUN=(RUN,)),

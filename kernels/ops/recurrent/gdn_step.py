@@ -41,7 +41,7 @@ KERNEL = Kernel(
     headers=(
         "elementwise/expression.h",
         "quantized/ordered_loads.h",
-        "attention/power_of_two.h",
+        "elementwise/power_of_two.h",
         "recurrent/gated_delta.h",
     ),
     threads=lambda template: int(template["SIMDGROUPS"]) * 32,
