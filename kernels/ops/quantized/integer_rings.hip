@@ -228,15 +228,9 @@ for (uint turn = HIPRT_TARGET_NVIDIA ? 0 : 1; turn < 2; turn++) {
   const bool is_real = turn == 1;
   if (is_real && !IS_EARLY) wait_for_inputs();
   if (member != (is_real ? 0 : MEMBERS - 1)) continue;
-  if (is_real && IS_EARLY) {
-    bool are_there = false;
-    for (uint i = 0; i < POLLS && !are_there; i++) are_there = choice.take_words(words, lane);
-    if (!are_there) {
-      wait_for_inputs();
-      choice.take_words(words, lane);
-    }
+  for (uint polls = 1; is_real && !choice.take_words(words, lane) && (!IS_EARLY || polls <= POLLS); polls++) {
+    if (IS_EARLY && polls == POLLS) wait_for_inputs();
   }
-  while (is_real && !IS_EARLY && !choice.take_words(words, lane)) {}
   if (is_real && lane == 0) taken_before = atomic_fetch_add_explicit((device atomic_uint*)arrivals, 1u, memory_order_relaxed);
   if (is_real && group == 0) choice.keep(kept_words, lane);
   choice.choose(lane);
