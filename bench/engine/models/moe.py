@@ -76,8 +76,7 @@ class Moe:
 
     def decode(self, mixed: Array, output: Linear, x: Array, fused: bool) -> Array:
         """Take `x` plus the product of what a mixer has mixed."""
-        is_one = output.is_fusable and output.ranks is None and self.down.ranks is None
-        if not (fused and is_one) or self.folded is None:
+        if not fused or self.folded is None:
             return self(output.project(mixed, residual=x, fused=fused), fused)
         matrices = output.codes, x, self.router.codes, self.folded, self.gate_up.codes
         x, inner, chosen, shares = projected_gate_up(
@@ -87,8 +86,9 @@ class Moe:
 
     def ready(self, output: Linear) -> Moe:
         """Return it with the router folded with the last matrix of the mixer in front."""
-        is_read = reads_folded(target_of(current_stream())) and output.is_fusable and output.ranks is None
-        if not (is_read and self.is_fusable and self.router.is_fusable and self.router.bits == ROUTER_BITS):
+        is_read = reads_folded(target_of(current_stream())) and output.is_fusable and self.is_fusable
+        is_whole = output.ranks is None and self.down.ranks is None
+        if not (is_read and is_whole and self.router.is_fusable and self.router.bits == ROUTER_BITS):
             return self
         folded = folded_router(
             self.router.codes,
