@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from hiprt.kernels.tuning.rings import (
     DEEPEST as DEEPEST_OF_ONE,
-    MOST_SIMDGROUPS as MOST_SIMDGROUPS_OF_ONE,
     REGISTERS,
     SHARED_BYTES,
     Ring,
@@ -30,6 +29,7 @@ __all__ = ["AnyRing", "configuration_of", "launch_of", "neighbours"]
 
 AnyRing: TypeAlias = Ring | VectorRing
 
+MOST_SIMDGROUPS_OF_ONE = 24  # of one vector; the rules go up to 20, and the fastest may have more
 DEEPEST = 4  # steps of a simdgroup on their way, of several vectors
 FILLED = (12, 16, 20, MOST_SIMDGROUPS)  # simdgroups of a threadgroup that helpers make up for
 CLUSTERED = {4: (10, 11), 8: (28, 33)}  # the part of a GPU's processors that clusters of so many find room on

@@ -25,8 +25,7 @@ TEMPLATE = {
     "ONE_ROUND": "bool",
 }
 REGISTERS = 65536  # registers of a processor
-MOST_SIMDGROUPS = 24  # simdgroups of a threadgroup that are searched
-FITTED_SIMDGROUPS = 20  # the most of the rings whose timings the cost was fitted to
+MOST_SIMDGROUPS = 20  # simdgroups of a threadgroup, as of the rings whose timings the cost was fitted to
 DEEPEST = 6
 ROUTED_SHARE = 8  # one of so many threadgroups is a router
 MOST_TILES = 64  # tiles whose sums are put together at once
@@ -147,7 +146,7 @@ def routed_ring_of(product: Product, target: Target, has_logits: bool = False) -
     routers = 0 if has_logits else max(1, target.compute_units // ROUTED_SHARE)
     each = -(-product.tiles // max(1, target.compute_units - routers))
     split = min(2, product.steps)
-    teams = min(-(-each // 2), FITTED_SIMDGROUPS // split)
+    teams = min(-(-each // 2), MOST_SIMDGROUPS // split)
     own = -(-product.steps // split)
     depth = max(size for size in range(1, DEEPEST + 1) if own % size == 0)
     return Ring(teams, split, depth, 2, 0, target.compute_units), routers
@@ -157,9 +156,9 @@ def rings(product: Product, compute_units: int) -> Iterator[Ring]:
     """Yield the rings that fit a matrix with one threadgroup on each processor."""
     groups = min(compute_units, product.tiles)
     each = -(-product.tiles // groups)
-    for split in range(1, min(FITTED_SIMDGROUPS, product.steps) + 1):
+    for split in range(1, min(MOST_SIMDGROUPS, product.steps) + 1):
         own = -(-product.steps // split)
-        for teams in range(1, min(each, FITTED_SIMDGROUPS // split) + 1):
+        for teams in range(1, min(each, MOST_SIMDGROUPS // split) + 1):
             turns = -(-each // teams)
             for depth in range(1, min(DEEPEST, own) + 1):
                 if own % depth == 0 and registers_of(teams, split, depth) <= REGISTERS:

@@ -62,7 +62,8 @@ H200 = Table(
     rings=RINGS,
     # That of `RINGS` for (5120, 2048) is for the queries, keys and values of 30B-A3B, whose token takes 37 us less with
     # it than with this one, which is for the output projection of a quarter of 32B. The other is for the product in
-    # front of the mixtures, which multiplies with their router as well: 30B-A3B 981 us for 991, 35B-A3B 945 for 972.
+    # front of the mixtures, which multiplies with their router as well where there is one text: 30B-A3B 981 us for
+    # 991, 35B-A3B 945 for 972. Several texts go by that of `RINGS`.
     plain_rings={(5120, 2048): Ring(5, 2, 4, 1, 2, 132), (2048, 4096): Ring(3, 8, 2, 1, 2, 112)},
     # Of 35B-A3B and of 30B-A3B, whose codes are asked for before the choice is known to be made.
     expert_rings={(2048, 4608): Ring(1, 6, 6, 2, 1, 264), (2048, 6144): Ring(2, 6, 4, 1, 4, 132)},
