@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers.hollow import Hollow
+from helpers.mixture_rings import both_rings
 from helpers.plans import check_plan
 
 import hiprt
@@ -15,7 +16,7 @@ from hiprt.allocator import Arena, default_pool
 from hiprt.bench.engine.models import PRESETS, Transformer, moe, preset, read
 from hiprt.bench.engine.models.presets import MINIS, settings_of
 from hiprt.graphs.record.recording import Recording
-from hiprt.kernels.ops.experts import projected, routed
+from hiprt.kernels.ops.experts import projected
 from hiprt.kernels.ops.quantized import product_argmax
 from hiprt.kernels.tuning import target as targets
 from hiprt.kernels.tuning.rings import Ring
@@ -186,11 +187,7 @@ def test_a_product_in_front_of_a_mixture_leaves_its_logits(name, stream, monkeyp
     plain = preset(name)
     expected = plain.decode(tokens, position, plain.state(1, 32)).numpy().astype(np.float64)
     monkeypatch.setattr(moe, "reads_folded", lambda target: True)
-    monkeypatch.setattr(projected, "ring_of", lambda product, target, is_normed: Ring(2, 1, 1, 1, 0, 16))
-    ring = Ring(2, 2, 1, 1, 0, 7)
-    monkeypatch.setattr(routed, "routed_ring_of", lambda product, target, has_logits: (ring, 0))
-    monkeypatch.setattr(projected, "projected_of", Planned(projected.projected_of.function))
-    monkeypatch.setattr(projected, "routed_of", Planned(routed.routed_of.function))
+    both_rings(monkeypatch, Ring(2, 1, 1, 1, 0, 16), Ring(2, 2, 1, 1, 0, 7))
     made = len(projected.PROJECTED.functions)
     model = preset(name)
     got = model.decode(tokens, position, model.state(1, 32)).numpy().astype(np.float64)

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers import checkpoints
+from helpers.mixture_rings import both_rings
 from safetensors.numpy import save_file
 
 import hiprt
@@ -25,12 +26,10 @@ from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.safetensors_file import SafetensorsFile
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.story import CHECKPOINT
-from hiprt.kernels.ops.experts import projected, routed
 from hiprt.kernels.reference.quantize import dequantize
 from hiprt.kernels.tuning import rings as rings_module, target as target_module, vector_rings as vector_rings_module
 from hiprt.kernels.tuning.rings import Ring
 from hiprt.kernels.tuning.target import force_generic
-from hiprt.objects import Planned
 
 STORY = "Once upon a time there was a clever fox named Mia. She had a hut made of stone."
 PROMPTS = (None, f"{STORY} {STORY} Once upon", "In the mill she met an honest goose, an honest goose, an honest")
@@ -243,11 +242,7 @@ def test_a_mixture_checks_rows_by_the_kernels_of_a_step(stream, monkeypatch):
     sizes = {"hidden_size": 512, "moe_intermediate_size": 64, "num_hidden_layers": 2}
     monkeypatch.setitem(PRESETS, "mixture", {**PRESETS["qwen3-moe-mini"], **sizes})
     monkeypatch.setattr(moe, "reads_folded", lambda target: True)
-    monkeypatch.setattr(projected, "ring_of", lambda product, target, is_normed: Ring(2, 1, 1, 1, 0, 16))
-    ring = Ring(2, 2, 1, 1, 0, 7)
-    monkeypatch.setattr(routed, "routed_ring_of", lambda product, target, has: (ring, 0 if has else 2))
-    for name in ("projected_of", "routed_of"):
-        monkeypatch.setattr(projected, name, Planned(getattr(projected, name).function))
+    both_rings(monkeypatch, Ring(2, 1, 1, 1, 0, 16), Ring(2, 2, 1, 1, 0, 7))
     with force_generic(), hiprt.use_stream(stream):
         model = preset("mixture", fused=True)
         single, run = (model.state(1, 32) for _ in range(2))

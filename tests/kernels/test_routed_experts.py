@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.mixture_rings import both_rings
 
 import hiprt
 from hiprt import kernels
@@ -20,7 +21,6 @@ from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.rings import Ring, routed_ring_of
 from hiprt.kernels.tuning.target import force_generic, make_target, target_of
 from hiprt.kernels.tuning.tiling import Product
-from hiprt.objects import Planned
 from hiprt.provider import NVIDIA
 
 HALF = np.dtype(np.float16)
@@ -145,15 +145,6 @@ def matrices_of(out, given, norm):
     """The router, the same folded with the matrix in front of it, and the stack."""
     router = tuple(given[:3])
     return router, projected.folded_router(router, out, norm=norm), tuple(given[3:])
-
-
-def both_rings(monkeypatch, out, ring):
-    """Let the kernels serve, with these rings, whatever was planned before."""
-    for name in ("projected_of", "routed_of"):
-        monkeypatch.setattr(projected, name, Planned(getattr(projected, name).function))
-    monkeypatch.setattr(projected, "ring_of", lambda whole, target, is_normed: out)
-    routers = {False: 2, True: 0}
-    monkeypatch.setattr(routed, "routed_ring_of", lambda whole, target, has: (ring, routers[has]))
 
 
 @pytest.mark.parametrize(
