@@ -195,6 +195,15 @@ def test_a_product_in_front_of_a_mixture_leaves_its_logits(name, stream, monkeyp
     assert np.linalg.norm(got - expected) < 2e-2 * np.linalg.norm(expected)
 
 
+@pytest.mark.parametrize("form", [(64, 4), (32, 8)])
+def test_a_router_is_folded_in_the_formats_of_its_matrices(monkeypatch, form):
+    """Both have the model's group size; the matrix in front has its bits as well."""
+    monkeypatch.setattr(moe, "reads_folded", lambda target: True)
+    layer = hollow("qwen3-moe-mini", form).layers[0]
+    router, output = layer.feed.router, layer.mixer.output
+    assert layer.feed.folded.shape == (len(router.weight), output.scales.shape[1] * form[0] + len(output.weight))
+
+
 def test_unknown_presets_are_refused():
     """An unknown preset is refused with the names of those that exist."""
     with pytest.raises(ValueError, match=re.escape("no preset 'qwen3-9b'") + ".*qwen3-8b"):
