@@ -15,7 +15,7 @@ from hiprt.kernels.ops.experts.experts import expert_ring_of
 from hiprt.kernels.ops.experts.moe_down import RINGS as DOWN
 from hiprt.kernels.ops.experts.moe_gate_up import RINGS as GATE_UP
 from hiprt.kernels.ops.experts.projected import PROJECTED
-from hiprt.kernels.ops.experts.routed import ROUTED
+from hiprt.kernels.ops.experts.routed import CHOOSING, ROUTED
 from hiprt.kernels.ops.quantized.product_argmax import PLACED, SEVERAL_PLACED, kernel_of
 from hiprt.kernels.ops.quantized.qmv_kernels import INTEGER, VECTOR_RING
 from hiprt.kernels.ops.quantized.qmv_ways import chosen
@@ -38,7 +38,8 @@ NAMES = {
 HEAD, GATES, DOWNS = "head", "experts_gate_up", "experts_down"
 # The kernels that rings share out, and those that do the same without finding the places of the largest results.
 KERNELS = {VECTOR_RING: VECTOR_RING, SEVERAL_PLACED: VECTOR_RING, INTEGER: INTEGER, PLACED: INTEGER}
-KERNELS |= {each: each for each in (PROJECTED, ROUTED, GATE_UP, DOWN)}
+KERNELS |= {each: each for each in (PROJECTED, ROUTED, CHOOSING, GATE_UP, DOWN)}
+CHOOSE = ROUTED, CHOOSING  # before the choice no codes can be asked for
 OTHERS = {"ADDED": False, "GATED": False}  # what the kernels that find places do without
 GROUPS = "GROUPS"  # the threadgroups, which one of the kernels has as a parameter
 
@@ -101,7 +102,7 @@ class RingProduct:
     @property
     def may_be_early(self) -> bool:
         """Whether codes can be asked for before the inputs are there, which are not chosen by them then."""
-        return self.place.table != "routed_rings"
+        return not any(form.kernel in CHOOSE for form in self.forms)
 
     def sources(self, ring: AnyRing, target: Target, provider: Provider) -> list[Source]:
         """Return the programs that the products need with a ring.
@@ -146,7 +147,7 @@ def ring_products(issue: Callable[[], Any], model: Any, stream: Stream) -> list[
             continue
         if form.kernel is ROUTED:
             one = gates(form, target)
-        elif form.kernel in (GATE_UP, DOWN):
+        elif form.kernel in (CHOOSING, GATE_UP, DOWN):
             one = experts(form, given, target)
         else:
             one = plain(names.get(given["weight"].extent[0], ""), form, given, target)
@@ -187,13 +188,18 @@ def gates(form: Form, target: Target) -> RingProduct | None:
 
 
 def experts(form: Form, given: Mapping[str, Any], target: Target) -> RingProduct | None:
-    """Return the product with the downs, or gates and ups, of experts that are given; None where no ring serves it."""
+    """Return the product with the downs, or gates and ups, of experts that are given, or that it chooses by logits.
+
+    None where no ring serves it.
+    """
     values, tokens, is_down = form.values, given["x"].shape[0], form.kernel is DOWN
     size = values["CHOSEN"] * 2 * values.get("COLUMNS", 0), values["WIDTH"]
     if is_down:
         size = given["weight"].shape[1], values["CHOSEN"] * values["WIDTH"]
     product = Product(*size, 1, values["GROUP"], values["BITS"], not is_down)
     ring = expert_ring_of(product, target, tokens)
+    if ring and form.kernel in CHOOSE:
+        ring = ring._replace(early=0)
     place = Place("expert_rings", size) if tokens == 1 else Place("many_expert_rings", (*size, tokens))
     name = DOWNS if is_down else GATES
     return ring and RingProduct((name,), product, place, ring, 1, (form,), tokens)

@@ -21,7 +21,7 @@ from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.ops.experts.moe_down import RINGS as DOWNS
 from hiprt.kernels.ops.experts.moe_gate_up import RINGS as GATES
 from hiprt.kernels.ops.experts.projected import PROJECTED
-from hiprt.kernels.ops.experts.routed import ROUTED
+from hiprt.kernels.ops.experts.routed import CHOOSING, ROUTED
 from hiprt.kernels.ops.quantized.product_argmax import PLACED, SEVERAL_PLACED
 from hiprt.kernels.ops.quantized.qmv_kernels import INTEGER, VECTOR_RING
 from hiprt.kernels.ops.quantized.qmv_ways import chosen
@@ -128,7 +128,7 @@ def small(monkeypatch):
         if not stream.device.provider.is_host:
             pytest.skip("a GPU takes larger presets")
         here = target_of(stream)
-        for kernel in (VECTOR_RING, SEVERAL_PLACED, INTEGER, PLACED, PROJECTED, ROUTED, GATES, DOWNS):
+        for kernel in (VECTOR_RING, SEVERAL_PLACED, INTEGER, PLACED, PROJECTED, ROUTED, CHOOSING, GATES, DOWNS):
             monkeypatch.setattr(kernel, "shared", lambda values, _, of=kernel.shared: of(values, here))
         features = frozenset({"arrivals", "matrix", "bulk_copies"})
         with use_target(stream.device, replace(here, compute_units=4, features=features, table=nvidia.H200)):
@@ -199,7 +199,8 @@ def test_the_products_of_experts_of_several_texts(small):
     assert gates.place == Place("many_expert_rings", (2 * 2 * 256, 512, 3))
     assert downs.place == Place("many_expert_rings", (512, 2 * 256, 3))
     assert (gates.tokens, downs.tokens, found["qkv"].tokens) == (3, 3, 1)
-    assert (gates.forms[0].kernel, downs.forms[0].kernel) == (GATES, DOWNS)
+    assert (gates.forms[0].kernel, downs.forms[0].kernel) == (CHOOSING, DOWNS)
+    assert (gates.may_be_early, gates.ring.early, downs.may_be_early) == (False, 0, True)
 
 
 def test_plain_rings_have_a_place_of_their_own(small, monkeypatch):

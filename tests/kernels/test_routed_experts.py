@@ -1,4 +1,4 @@
-"""routed_gate_up: the router, the choice and the first half of the experts in one kernel, and by three ops.
+"""routed_gate_up: the router, the choice and the first half of the experts in one kernel, in two, and by three ops.
 
 projected_gate_up: the product in front leaves the logits.
 """
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.mixture_rings import both_rings
+from helpers.mixture_rings import both_rings, rings_of_several
 
 import hiprt
 from hiprt import kernels
@@ -298,3 +298,210 @@ def test_products_that_are_not_whole_go_by_other_kernels(monkeypatch, width, bit
     target = make_target("sm_90", 132, 32, NVIDIA)
     assert (projected.projected_of(*forms, EXPERTS, 64, bits, target) is not None) == is_taken
     assert projected.projected_of(*forms, EXPERTS + 1, 64, bits, target) is None
+
+
+def bits_of(results):
+    """The results as bytes."""
+    return [part.numpy().tobytes() for part in results]
+
+
+def several(dtype, shared, tokens, seed):
+    """Operands of several tokens, with a router without equal rows."""
+    (_, *given), options, _ = operands(dtype, shared, seed=seed, like=())
+    x = np.random.default_rng(seed + 3).normal(size=(tokens, WIDTH)).astype(dtype)
+    return [hiprt.array(x), *given], options
+
+
+@pytest.mark.parametrize(
+    ("tokens", "dtype", "shared", "normalize", "ring"),
+    [
+        (2, HALF, False, True, Ring(2, 2, 2, 1, 1, 12)),
+        (5, hiprt.bfloat16, True, False, Ring(2, 2, 2, 1, 0, 12)),
+        (5, HALF, True, True, Ring(3, 1, 2, 2, 2, 10)),
+        (16, hiprt.bfloat16, False, False, Ring(2, 2, 1, 1, 1, 7)),
+    ],
+)
+def test_one_kernel_chooses_for_several_tokens(monkeypatch, tokens, dtype, shared, normalize, ring):
+    """Experts are those of `moe_route`, shares too but for a rounding; products have the bits of `moe_gate_up`."""
+    rings_of_several(monkeypatch, ring)
+    given, options = several(dtype, shared, tokens, 21)
+    made, stream = len(routed.CHOOSING.functions), hiprt.Stream()
+
+    def run():
+        return routed.routed_gate_up(*given, **options, normalize=normalize)
+
+    with force_generic(), hiprt.use_stream(stream):
+        step = Step(run, stream=stream)
+        results = [run(), step(), step()]
+        logits = product(*given[:4], group_size=64, bits=8, norm=options["norm"])
+        indices, shares = kernels.moe_route(logits, CHOSEN, normalize=normalize, shared=shared)
+        inner = kernels.moe_gate_up(given[0], indices, *given[4:], norm=options["norm"])
+    assert len(routed.CHOOSING.functions) == made + 1
+    assert not arrivals(stream).numpy().any()
+    got, chosen, weights = results[0]
+    assert chosen.numpy().tolist() == indices.numpy().tolist()
+    assert len({tuple(row) for row in chosen.numpy().tolist()}) == tokens
+    rounding = 2**-10 if dtype == HALF else 2**-7
+    assert np.allclose(weights.numpy().astype(float), shares.numpy().astype(float), rtol=rounding)
+    assert got.numpy().tobytes() == inner.numpy().tobytes()
+    assert all(bits_of(each) == bits_of(results[0]) for each in results)
+
+
+@pytest.mark.parametrize("dtype", [HALF, hiprt.bfloat16])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_logits_that_are_equal_or_no_numbers(monkeypatch, dtype, shared, normalize):
+    """Of equal ones the lower expert comes first, also of infinite ones; those that are no numbers are the largest."""
+    rings_of_several(monkeypatch, Ring(2, 2, 1, 1, 0, 12))
+    random, inf, nan = np.random.default_rng(31), np.inf, np.nan
+    rows = np.round(random.normal(size=(10, EXPERTS + shared)))  # rounded, so that many are equal
+    rows[1] = 0.25
+    rows[2, :] = -inf
+    rows[2, [35, 9]] = 1, 2
+    rows[3] = -inf
+    rows[4, [3, 33]] = inf
+    rows[5, [36, 7, 20]] = nan, -nan, nan
+    rows[6] = nan
+    rows[7] = np.where(random.random(EXPERTS + shared) < 0.5, 0.0, -0.0)
+    rows[8, [36, 2, 34, 1, 33]] = 9  # the last of them is not taken
+    logits = hiprt.array(rows.astype(dtype))
+    (x, *_, w, scales, biases), options = several(dtype, shared, len(rows), 25)
+    routes, norm = (CHOSEN, normalize, shared), options["norm"]
+    with force_generic():
+        stream = hiprt.current_stream()
+        planned = routed.chosen_of(x, logits, w, scales, biases, norm, 1e-6, *routes, 64, 4, target_of(stream))
+        _, places, portions = planned.results(stream, x, (w, scales, biases), norm, logits=logits)
+        indices, shares = kernels.moe_route(logits, CHOSEN, normalize=normalize, shared=shared)
+    places, usual = places.numpy(), [row for row in range(len(rows)) if row not in (5, 6)]
+    assert places[usual].tolist() == indices.numpy()[usual].tolist()
+    assert places[5, :3].tolist() == [7, 20, 36]
+    assert places[6, :CHOSEN].tolist() == [0, 1, 2, 3]
+    assert places[1, :CHOSEN].tolist() == [0, 1, 2, 3]
+    assert places[2, :CHOSEN].tolist() == [9, 35, 0, 1]
+    assert places[8, :CHOSEN].tolist() == [1, 2, 33, 34]
+    portions, shares = portions.numpy().astype(float), shares.numpy().astype(float)
+    assert np.isfinite(shares[[0, 1, 2, 7, 8, 9]]).all()
+    assert np.allclose(portions[usual], shares[usual], rtol=2**-7, equal_nan=True)
+    assert np.isnan(portions[[5, 6], :CHOSEN]).all()
+
+
+def planned_for(
+    tokens=4, experts=64, shared=False, k=8, columns=512, width=2048, dtype=HALF, changed=(), bits=4, group=64
+):
+    """Whether a kernel chooses experts for tokens of such sizes; `changed` are arrays by names."""
+    matrices = experts + shared
+    arrays = {
+        "x": hiprt.empty((tokens, width), dtype),
+        "logits": hiprt.empty((tokens, matrices), dtype),
+        "w": hiprt.empty((matrices, 2 * columns, width * bits // 32), np.uint32),
+        "scales": hiprt.empty((matrices, 2 * columns, width // group), dtype),
+        "biases": hiprt.empty((matrices, 2 * columns, width // group), dtype),
+        "norm": hiprt.empty((width,), dtype),
+        **dict(changed),
+    }
+    x, logits, *others = (each.form for each in arrays.values())
+    target, choice = make_target("sm_90", 132, 32, NVIDIA), (1e-6, k, True, shared)
+    if tokens == 1:
+        shapes = ((width // 4, np.uint32), (width // 64, dtype), (width // 64, dtype))
+        router = [hiprt.empty((matrices, size), kind).form for size, kind in shapes]
+        return routed.routed_of(x, *router, *others, *choice, 64, 8, group, bits, target) is not None
+    return routed.chosen_of(x, logits, *others, *choice, group, bits, target) is not None
+
+
+def test_operands_by_which_one_kernel_chooses_for_several_tokens():
+    """Others go by the ops: each of these differs in one thing from what is taken."""
+    single, single_norm = np.dtype(np.float32), hiprt.empty((2048,), np.float32)
+    assert planned_for()
+    assert planned_for(tokens=16, shared=True, bits=8)
+    assert planned_for(k=32)
+    assert planned_for(shared=True, k=31)
+    assert planned_for(columns=8, width=512, experts=504)
+    assert not planned_for(tokens=17)
+    assert not planned_for(k=33)
+    assert not planned_for(shared=True, k=32)
+    assert not planned_for(k=0)
+    assert not planned_for(experts=8, k=9)
+    assert not planned_for(columns=8, width=512, experts=505)
+    assert not planned_for(columns=510)
+    assert not planned_for(columns=0)
+    assert not planned_for(width=14848, columns=8)
+    assert planned_for(width=14336, columns=8)
+    assert not planned_for(bits=6)
+    assert not planned_for(width=1536, group=96)
+    assert not planned_for(dtype=single)
+    assert not planned_for(changed=[("norm", single_norm)])
+    assert not planned_for(changed=[("logits", hiprt.empty((4, 64), single))])
+    assert not planned_for(changed=[("logits", hiprt.empty((4, 65), HALF))])
+    assert not planned_for(changed=[("logits", hiprt.empty((3, 64), HALF))])
+    assert not planned_for(changed=[("logits", hiprt.empty((64, 4), HALF).T)])
+    assert not planned_for(changed=[("x", hiprt.empty((2048, 4), HALF).T)])
+    assert not planned_for(changed=[("x", hiprt.empty((1, 4, 2048), HALF))])
+    assert not planned_for(changed=[("x", hiprt.empty(4 * 2048 + 1, HALF)[1:].reshape(4, 2048))])
+    assert not planned_for(changed=[("w", hiprt.empty((64 * 1024, 256), np.uint32))])
+    assert not planned_for(changed=[("w", hiprt.empty((64, 1024, 255), np.uint32))])
+    assert not planned_for(changed=[("w", hiprt.empty((64, 1024, 256), np.int32))])
+    assert not planned_for(changed=[("scales", hiprt.empty((64, 1024, 16), HALF))])
+    assert not planned_for(changed=[("biases", hiprt.empty((63, 1024, 32), HALF))])
+
+
+def test_operands_by_which_one_kernel_routes_one_token():
+    """Its formats and sizes; several tokens are not among them, nor one among those whose logits are given."""
+    assert planned_for(tokens=1)
+    assert planned_for(tokens=1, shared=True, k=31, bits=8)
+    for other in ({"bits": 6}, {"width": 1536, "group": 96}, {"columns": 510}, {"columns": 0}, {"width": 1792}):
+        assert not planned_for(tokens=1, **other)
+    assert not planned_for(tokens=1, dtype=np.dtype(np.float32))
+    assert not planned_for(tokens=1, changed=[("x", hiprt.empty((2, 2048), HALF))])
+    assert not planned_for(changed=[("x", hiprt.empty((1, 2048), HALF)), ("logits", hiprt.empty((1, 64), HALF))])
+
+
+@pytest.mark.parametrize(
+    ("place", "part", "options"),
+    [
+        (0, lambda x: x.reshape(1, 3, WIDTH), {}),
+        (0, lambda x: hiprt.array(np.ascontiguousarray(x.numpy().T)).T, {}),
+        (0, lambda x: hiprt.array(x.numpy().astype(np.float32)), {}),
+        (1, lambda router: router[:, :-1], {}),
+        (4, lambda w: w.reshape(-1, WIDTH // 8), {}),
+        (4, lambda w: w[:, :-1], {}),
+        (5, lambda scales: hiprt.array(scales.numpy()[:, :, :-1]), {}),
+        (6, lambda biases: hiprt.array(biases.numpy().astype(np.float32)), {}),
+        (None, None, {"k": 0}),
+        (None, None, {"k": EXPERTS + 1}),
+        (None, None, {"bits": 7}),
+        (None, None, {"group_size": 96}),
+        (None, None, {"norm": hiprt.empty((WIDTH - 1,), HALF)}),
+    ],
+)
+def test_what_the_ops_refuse_of_several_tokens(monkeypatch, place, part, options):
+    """It raises what they raise, with rings that would serve."""
+    rings_of_several(monkeypatch, Ring(2, 2, 2, 1, 0, 12))
+    given, usual = several(HALF, False, 3, 41)
+    if part is not None:
+        given[place] = part(given[place])
+    taken = {**usual, **options}
+    made, told = len(routed.CHOOSING.functions), []
+    with force_generic():
+        for chosen_of in (routed.chosen_of, lambda *_: None):
+            monkeypatch.setattr(routed, "chosen_of", chosen_of)
+            with pytest.raises((TypeError, ValueError)) as error:
+                routed.routed_gate_up(*given, **taken)
+            told.append((error.type, str(error.value)))
+    assert told[0] == told[1]
+    assert len(routed.CHOOSING.functions) == made
+
+
+@pytest.mark.parametrize("tokens", [3, 17])
+def test_several_tokens_whose_operands_do_not_fit_go_by_the_ops(monkeypatch, tokens):
+    """More than the table has, or a stack of fewer matrices than the router has rows."""
+    rings_of_several(monkeypatch, Ring(2, 2, 2, 1, 0, 12))
+    given, options = several(HALF, False, tokens, 43)
+    if tokens == 3:
+        given[4:] = [hiprt.array(part.numpy()[:-9]) for part in given[4:]]
+    made, found = len(routed.CHOOSING.functions), []
+    with force_generic():
+        for chosen_of in (routed.chosen_of, lambda *_: None):
+            monkeypatch.setattr(routed, "chosen_of", chosen_of)
+            found.append(bits_of(routed.routed_gate_up(*given, **options)))
+    assert found[0] == found[1]
+    assert len(routed.CHOOSING.functions) == made

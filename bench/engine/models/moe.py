@@ -152,7 +152,7 @@ class Moe:
         }
 
     def fused(self, x: Array) -> Array:
-        """Take a few rows with four kernels, or with two."""
+        """Take a few rows with two to four kernels."""
         down = self.down
         inner, chosen, shares = self.routed(x)
         residual = x if down.ranks is None else None

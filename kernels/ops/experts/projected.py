@@ -11,7 +11,7 @@ from hiprt.kernels.lang.operands import UINT32
 from hiprt.kernels.ops.arrivals import arrivals
 from hiprt.kernels.ops.elementwise.binary import multiply
 from hiprt.kernels.ops.elementwise.copies import concatenate
-from hiprt.kernels.ops.experts.routed import routed_gate_up, routed_of
+from hiprt.kernels.ops.experts.routed import all_fit, routed_gate_up, routed_of
 from hiprt.kernels.ops.matmul.matmul import matmul
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
@@ -213,13 +213,9 @@ def projected_of(
         (residual, residual.dtype, (1, rows)),
         (folded, y.dtype, (matrices, width + rows)),
     ]
-    fits = all(
-        each.dtype == dtype and each.shape == shape and each.is_contiguous and each.is_aligned
-        for each, dtype, shape in wanted
-    )
     is_whole = bits in BITS and group_size in GROUP_SIZES and width * bits % 1024 == 0 and y.dtype.itemsize == 2
     whole = Product(rows, width, 1, group_size, bits, False)
-    ring = ring_of(whole, target, is_normed=False) if fits and is_whole and tokens == 1 else None
+    ring = ring_of(whole, target, is_normed=False) if all_fit(wanted) and is_whole and tokens == 1 else None
     if ring is None:
         return None
     configuration = ring_configuration(whole, ring, target)

@@ -239,6 +239,15 @@ struct expert_choice {
     return simd_min(is_there) != 0;
   }
 
+  // Take logits that are given.
+  HIPRT_INLINE void take_logits(const device T* logits, uint lane) {
+#pragma unroll
+    for (uint e = 0; e < EACH; e++) {
+      const uint row = e * 32 + lane;
+      keys[e] = row < ROWS ? word_of_logit<T>(low_of<T>(load_now((const device ushort*)logits + row)), row) : 0u;
+    }
+  }
+
   HIPRT_INLINE void keep(threadgroup uint* to, uint lane) const {
 #pragma unroll
     for (uint e = 0; e < EACH; e++) {

@@ -16,7 +16,9 @@
 //
 // With ROUTED the first ROUTERS threadgroups compute the logits of a router, and in each of the others a simdgroup chooses by
 // them (experts/router.h) while its neighbours prepare x. Without such threadgroups the kernel before leaves them early, and
-// the choice is made before the inputs are there: that kernel is one with LEAVES_LOGITS, a plain matrix of WHOLE rows.
+// the choice is made before the inputs are there: that kernel is one with LEAVES_LOGITS, a plain matrix of WHOLE rows. With
+// HAS_LOGITS there is no router, but the logits of each token are given. A simdgroup takes those of its threadgroup's token
+// behind the wait; the tokens are the second axis of the grid.
 //
 // With LEAVES_PLACE the place of the largest result is found too: each threadgroup leaves that of its own rows in a word, and
 // the last one waits for the words of those before it (reduction/largest_word.h).
@@ -48,7 +50,10 @@ const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 const uint member = simdgroup_index_in_threadgroup, split = member % SPLIT, team = member / SPLIT;
 #if ROUTED
 static_assert(EARLY == 0, "nothing can be asked for before the choice");
-constexpr uint ROWS = EXPERTS + SHARED, MOST = (ROWS + ROUTERS - 1) / (ROUTERS > 0 ? ROUTERS : ROWS);
+constexpr uint ROWS = EXPERTS + SHARED;
+#endif
+#if ROUTED && !HAS_LOGITS
+constexpr uint MOST = (ROWS + ROUTERS - 1) / (ROUTERS > 0 ? ROUTERS : ROWS);
 threadgroup ulong router_full[1];
 threadgroup float router_sums[(MOST + 1) * (WIDTH / 512)];
 if (ROUTERS > 0 && threadgroup_position_in_grid.x < uint(ROUTERS)) {
@@ -90,7 +95,7 @@ const uint word = lane * (BITS / 4), pair = word % 4 * FIELDS / 2;
 const uint word_at = kept(split * (OWN * HELD) * 4 + (pair / 2 * BLOCK + word / 16 * 8 + word / 4 % 4 * 2) * 4 + pair % 2 * (FIELDS == 2 ? 1 : 2));
 // A kernel that chooses before its inputs are there begins behind the wait of the one that leaves the words: those of the layer
 // before have been taken then. The kernel behind it guesses by what it has chosen, and so begins later.
-constexpr bool IS_EARLY = IS_ROUTED && ROUTERS == 0;
+constexpr bool IS_EARLY = IS_ROUTED && !HAS_LOGITS && ROUTERS == 0;
 #if !LEAVES_LOGITS
 if (!IS_EARLY) begin_next();
 #endif
@@ -218,26 +223,33 @@ if (IS_APART) bring_first();
 // One simdgroup chooses, and where that is not early the others prepare x meanwhile. Another one has gone through the same
 // instructions with zeros before the inputs are there: those that a processor does not have in its nearest cache take 1.4 cycles
 // more each.
+const uint first_place = HAS_LOGITS ? token * CHOSEN : 0u;
+threadgroup uint kept_words[ROWS];
+#if !HAS_LOGITS
 constexpr uint POLLS = 4;  // of words that are left early; behind them all of the kernel before is waited for
 uint taken_before = 0;
-threadgroup uint kept_words[ROWS];
 const device uint* const words = arrivals + FIRST_LOGIT + group % LOGIT_COPIES * ROWS;
+#endif
 expert_choice<T, EXPERTS, CHOSEN, SHARED> choice = {};
 #pragma unroll 1
 for (uint turn = HIPRT_TARGET_NVIDIA ? 0 : 1; turn < 2; turn++) {
   const bool is_real = turn == 1;
   if (is_real && !IS_EARLY) wait_for_inputs();
   if (member != (is_real ? 0 : MEMBERS - 1)) continue;
+#if HAS_LOGITS
+  if (is_real) choice.take_logits(logits + size_t(token) * ROWS, lane);
+#else
   for (uint polls = 1; is_real && !choice.take_words(words, lane) && (!IS_EARLY || polls <= POLLS); polls++) {
     if (IS_EARLY && polls == POLLS) wait_for_inputs();
   }
   if (is_real && lane == 0) taken_before = atomic_fetch_add_explicit((device atomic_uint*)arrivals, 1u, memory_order_relaxed);
+#endif
   if (is_real && group == 0) choice.keep(kept_words, lane);
   choice.choose(lane);
   if (is_real && lane < uint(CHOSEN)) {
     first_rows[lane] = choice.expert * (PARTS * columns);
     factors[lane] = 1.0f;
-    if (group == 0) places[lane] = int(choice.expert);
+    if (group == 0) places[first_place + lane] = int(choice.expert);
   }
 }
 const auto fetch_chosen = [&] {
@@ -353,7 +365,7 @@ if (member == 0 && group == 0) {
   for (uint s = 0; IS_EARLY && s < STEPS; s++) squared += squares[s];
   const float factor = IS_EARLY ? rsqrt(squared / float(WIDTH) + eps) : 1.0f;
   const float share = choice.share(kept_words, lane, is_normalised != 0, factor);
-  if (lane < uint(CHOSEN)) portions[lane] = T(share);
+  if (lane < uint(CHOSEN)) portions[first_place + lane] = T(share);
 }
 #endif
 #if LEAVES_LOGITS
@@ -497,7 +509,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
   }
   for (uint i = thread_index_in_threadgroup; i < outputs; i += MEMBERS * 32) leave_result(i);
 }
-#if ROUTED
+#if ROUTED && !HAS_LOGITS
 // The last threadgroup that has taken the words leaves zeros.
 if (member == 0 && simd_broadcast(taken_before, 0) == groups - 1) {
   for (uint i = lane; i < LOGIT_COPIES * ROWS; i += 32) arrivals[FIRST_LOGIT + i] = 0;

@@ -47,9 +47,10 @@ ARGUMENTS = {
 }
 # How far guesses of a token's matrices are off; tests put another number here.
 MISLEADS = "constexpr uint MISLEADS = 0;"
-# What says whether some threadgroups multiply with a router.
-ROUTED = "#define ROUTED 1\nconstexpr bool IS_ROUTED = true;"
-NOT_ROUTED = "constexpr uint ROUTERS = 0; constexpr bool IS_ROUTED = false;"
+# What says whether experts are chosen, and whether by logits that are given.
+ROUTED = "#define ROUTED {:d}\n#define HAS_LOGITS {:d}\nconstexpr bool IS_ROUTED = ROUTED;"
+# What a kernel has of which no threadgroups multiply with a router.
+NO_ROUTERS = "constexpr uint ROUTERS = 0;"
 # What says that results are multiplied with a router.
 LEAVES_LOGITS = "#define LEAVES_LOGITS 1"
 # What says that the place of the largest result is found.
@@ -117,8 +118,8 @@ def ring_kernel(
 
     declared = {**template, **inputs, **scalars}
     lines = [*constants_of(declared, matrices, is_gated), *arguments_of(declared)]
-    lines.append(ROUTED if "ROUTERS" in template else NOT_ROUTED)
-    lines.append(MISLEADS)
+    lines += [ROUTED.format("EXPERTS" in template, "logits" in inputs), MISLEADS]
+    lines += [] if "ROUTERS" in template else [NO_ROUTERS]
     lines += [LEAVES_LOGITS] if "GROUPS" in template else []
     lines += [LEAVES_PLACE] if "place" in outputs else []
     return Kernel(
