@@ -106,7 +106,7 @@ class Table:
     expert_rings : mapping of (int, int) to Ring
         The same for the experts of one token, whose rows lie behind or beside each other.
     many_expert_rings : mapping of (int, int, int) to Ring
-        The same for the experts of several tokens, by rows, width and tokens.
+        The same for the experts of several tokens, by rows, width and the fewest tokens that it is for.
     routed_rings : mapping of (int, int) to Ring
         The same for gates and ups of experts that the kernel chooses by logits that the one before it has left.
     vector_rings : mapping of (int, int, int) to VectorRing

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import hiprt
 from hiprt import kernels
 from hiprt.kernels.ops.experts import experts as experts_module
+from hiprt.kernels.ops.quantized.integer_rings import MISLEADS
 from hiprt.kernels.ops.quantized.reference import weights as values_of
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
@@ -173,11 +174,14 @@ def test_rings_are_for_devices_that_have_bulk_copies():
 
 @pytest.mark.parametrize("most", [8, 32])
 def test_as_many_tokens_as_the_table_has_go_by_rings(most):
-    """All of them together have about as many threadgroups as one."""
+    """All of them together have about as many threadgroups as the ring says."""
     on = target("sm_90")
     on = replace(on, table=replace(on.table, expert_tokens=most))
     for plan, sizes in ((gate_up_module.rings_of, (8, 768, 2048)), (down_module.rings_of, (8, 2048, 768))):
-        alone = plan(on, HALF, *sizes, 64, 4).grid[0]
+        chosen, columns, width = sizes
+        is_down = plan is down_module.rings_of
+        whole = (columns, chosen * width) if is_down else (2 * chosen * columns, width)
+        alone = experts_module.expert_ring_of(Product(*whole, 1, 64, 4, False), on, most).groups
         groups, tokens, _ = plan(on, HALF, *sizes, 64, 4, most).grid
         assert tokens == most
         assert alone / 2 < groups * tokens <= alone
@@ -187,21 +191,23 @@ def test_as_many_tokens_as_the_table_has_go_by_rings(most):
 def test_a_token_alone_has_rings_of_its_own():
     """They divide rows as those of several tokens do, and so give the same bits."""
     on = target("sm_90")
-    for (rows, width), ring in on.table.expert_rings.items():
+    table = on.table
+    for rows, width in {*table.expert_rings, *((rows, width) for rows, width, _ in table.many_expert_rings)}:
         product = Product(rows, width, 1, 64, 4, False)
-        several = ring_of(product, on)
-        assert several is not None
-        assert several.split == ring.split
-        for tokens, taken in ((1, ring), (2, several)):
+        alone = experts_module.expert_ring_of(product, on)
+        for tokens in (1, 2, 4, 8, 16):
+            taken = experts_module.expert_ring_of(product, on, tokens)
+            assert taken.split == alone.split
             found = experts_module.ring_configuration_of(on, HALF, product, tokens)
             assert found.template["EARLY"] == taken.early
 
 
 def test_several_tokens_have_the_rings_of_the_table():
-    """Where it has one for so many of them; others have that of the rules."""
+    """Where it has one for so many of them, or for fewer; others have that of the rules."""
     here, ring, product = target("sm_90"), Ring(2, 6, 4, 1, 2, 132), Product(2048, 6144, 1, 64, 4, False)
-    on = replace(here, table=replace(here.table, many_expert_rings={(2048, 6144, 5): ring}))
-    for tokens, early in ((5, 2), (4, ring_of(product, on).early)):
+    rings = {(2048, 6144, 8): ring._replace(early=1), (2048, 6144, 5): ring, (2048, 4608, 2): ring._replace(early=3)}
+    on = replace(here, table=replace(here.table, many_expert_rings=rings))
+    for tokens, early in ((5, 2), (7, 2), (8, 1), (16, 1), (4, ring_of(product, on).early)):
         assert experts_module.ring_configuration_of(on, HALF, product, tokens).template["EARLY"] == early
     other = product._replace(group=128)
     assert experts_module.expert_ring_of(other, on, 5) == ring_of(other, on)
@@ -227,18 +233,22 @@ def test_integer_instructions(close, normal, monkeypatch, half, group, bits, rin
     assert len(down_module.RINGS.functions) > made[1]
 
 
+@pytest.mark.parametrize("misleads", ["1", "(member % 2)", "(1 - member % 2)"], ids=["all", "odd", "even"])
 @pytest.mark.parametrize(
     "ring", [Ring(2, 2, 1, 2, 1, 3), Ring(1, 1, 2, 1, 2, 2)], ids=["teams of two", "several rounds"]
 )
-def test_a_wrong_guess_of_the_experts_is_corrected(normal, monkeypatch, ring):
-    """A kernel that reads other indices before its inputs are there has the bits of one that reads the right ones."""
+def test_a_wrong_guess_of_the_experts_is_corrected(normal, monkeypatch, ring, misleads):
+    """A kernel, or some of its simdgroups, that reads other indices before its inputs are there has the same bits."""
     columns, width, chosen = 8 * 10, 512, 4
     monkeypatch.setattr(experts_module, "ring_of", lambda shape, target: ring)
     y, shares = hiprt.array(normal((1, chosen, width), HALF, 1)), hiprt.array(normal((1, chosen), HALF, 2))
     indices = hiprt.array(np.array([[4, 0, 2, 9]], np.int32))
     matrices = stack((5, columns, width), HALF, 64, 4)[0]
     wrong = copy(down_module.RINGS)
-    wrong.functions, wrong.source = type(wrong.functions)(), wrong.source.replace("MISLEADS = 0;", "MISLEADS = 1;")
+    wrong.functions, wrong.source = (
+        type(wrong.functions)(),
+        wrong.source.replace(MISLEADS, f"#define MISLEADS {misleads}"),
+    )
     assert wrong.source != down_module.RINGS.source
     answers = []
     with force_generic():

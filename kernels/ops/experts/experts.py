@@ -141,7 +141,10 @@ def expert_ring_of(product: Product, target: Target, tokens: int = 1) -> Ring | 
     ring, table, size = ring_of(product, target), target.table, (product.rows, product.width)
     if ring is None or (product.bits, product.group) != (4, 64):
         return ring
-    return table.expert_rings.get(size, ring) if tokens == 1 else table.many_expert_rings.get((*size, tokens), ring)
+    if tokens == 1:
+        return table.expert_rings.get(size, ring)
+    measured = [least for rows, width, least in table.many_expert_rings if (rows, width) == size and least <= tokens]
+    return table.many_expert_rings[(*size, max(measured))] if measured else ring
 
 
 def dot_configuration_of(

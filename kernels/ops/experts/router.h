@@ -225,16 +225,23 @@ struct expert_choice {
   uint expert, taken, keys[EACH];
   float gate;
 
-  // Take the words as they are, and return whether all are there. Whatever they are, keys have the rows of their places, so that
-  // experts exist; one that is not there is that of the least logit.
-  HIPRT_INLINE bool take_words(const device uint* words, uint lane) {
-    uint is_there = 1;
+  // Ask for the words as they are.
+  HIPRT_INLINE void ask(const device uint* words, uint lane) {
 #pragma unroll
     for (uint e = 0; e < EACH; e++) {
       const uint row = e * 32 + lane;
-      const uint word = row < ROWS ? atomic_load_explicit((const device atomic_uint*)words + row, memory_order_relaxed) : 1u;
-      is_there = word != 0 ? is_there : 0u;
-      keys[e] = (word & 0xffff0000u) | (0xffffu - row);
+      keys[e] = row < ROWS ? atomic_load_explicit((const device atomic_uint*)words + row, memory_order_relaxed) : 1u;
+    }
+  }
+
+  // Take what has been asked for, and return whether all words are there. Whatever they are, keys have the rows of their places,
+  // so that experts exist; one that is not there is that of the least logit.
+  HIPRT_INLINE bool takes(uint lane) {
+    uint is_there = 1;
+#pragma unroll
+    for (uint e = 0; e < EACH; e++) {
+      is_there = keys[e] != 0 ? is_there : 0u;
+      keys[e] = (keys[e] & 0xffff0000u) | (0xffffu - (e * 32 + lane));
     }
     return simd_min(is_there) != 0;
   }

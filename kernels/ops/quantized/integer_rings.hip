@@ -68,14 +68,46 @@ if (ROUTERS > 0 && threadgroup_position_in_grid.x < uint(ROUTERS)) {
 }
 #endif
 constexpr uint TILES_EACH = CHOICE == GATHERED ? COLUMNS / OUTPUTS : 1;
-threadgroup uint first_rows[CHOICE != ONE ? CHOSEN : 1];  // of the chosen matrices
-threadgroup float factors[CHOICE != ONE ? CHOSEN : 1];    // shares, or 0 for one that does not exist
+// Of the chosen matrices: their first rows, and their shares or 0 for one that does not exist. Of SUMMED ones each simdgroup has
+// its own, since simdgroups may have guessed at different times.
+threadgroup uint all_first_rows[CHOICE == SUMMED ? MEMBERS * CHOSEN : CHOICE == GATHERED ? CHOSEN : 1];
+threadgroup float all_factors[CHOICE == SUMMED ? MEMBERS * CHOSEN : CHOICE == GATHERED ? CHOSEN : 1];
+threadgroup uint* const first_rows = all_first_rows + (CHOICE == SUMMED ? member * CHOSEN : 0u);
+threadgroup float* const factors = all_factors + (CHOICE == SUMMED ? member * CHOSEN : 0u);
 const uint groups = threadgroups_per_grid.x - ROUTERS, group = threadgroup_position_in_grid.x - ROUTERS;
 const uint all_tiles = CHOICE == GATHERED ? CHOSEN * TILES_EACH : columns / OUTPUTS;
 const uint each = all_tiles / groups, more = all_tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
 const uint token = CHOICE == ONE ? 0u : threadgroup_position_in_grid.y;
 const device T* const own_x = x + size_t(token) * (BESIDE * WIDTH);
+#if ROUTED
+// A kernel that chooses before its inputs are there begins behind the wait of the one that leaves the words: those of the layer
+// before have been taken then. The kernel behind it guesses by what it has chosen, and so begins later.
+constexpr bool IS_EARLY = !HAS_LOGITS && ROUTERS == 0;
+expert_choice<T, EXPERTS, CHOSEN, SHARED> choice = {};
+#if !HAS_LOGITS
+const device uint* const words = arrivals + FIRST_LOGIT + group % LOGIT_COPIES * ROWS;
+constexpr bool IS_ASKED = IS_EARLY && MEMBERS > 1;
+if (IS_ASKED && member == 0) choice.ask(words, lane);
+#endif
+#else
+constexpr bool IS_EARLY = false;
+#endif
+// Indices of summed matrices are read as they are before the inputs are there, and codes and scales of these matrices are asked
+// for. That is a guess, right unless this has started before the choice was made: then they are asked for again.
+constexpr bool IS_CHOSEN = CHOICE != ONE && !IS_ROUTED, GUESSES = CHOICE == SUMMED;
+threadgroup uint was_wrong[1];
+bool is_second_time = false;
+const auto matrix_at = [&](uint e) {
+  return uint(atomic_load_explicit((const device atomic_int*)indices + token * CHOSEN + e, memory_order_relaxed));
+};
+const auto first_row_of = [&](uint matrix) {
+  return matrix < matrices ? matrix * (between == columns ? PARTS * columns : columns) : 0u;
+};
+constexpr uint GUESSED = GUESSES ? (CHOSEN + 31) / 32 : 1;  // by a lane
+uint guess[GUESSED];
+#pragma unroll
+for (uint i = 0; GUESSES && i < GUESSED; i++) guess[i] = i * 32 + lane < uint(CHOSEN) ? matrix_at(i * 32 + lane) : 0u;
 const auto row_of = [&](uint tile, uint local) {
   const uint within = CHOICE == GATHERED ? tile % TILES_EACH : tile, before = CHOICE == GATHERED ? first_rows[tile / TILES_EACH] : 0u;
   return before + (GATED ? within * 4 + local % 4 + (local >= 4 ? between : 0u) : within * 8 + local);
@@ -93,9 +125,6 @@ const uint column_at = kept(split * (OWN * HELD) + (is_mine ? g / 2 / HALF * 8 +
 // of two words.
 const uint word = lane * (BITS / 4), pair = word % 4 * FIELDS / 2;
 const uint word_at = kept(split * (OWN * HELD) * 4 + (pair / 2 * BLOCK + word / 16 * 8 + word / 4 % 4 * 2) * 4 + pair % 2 * (FIELDS == 2 ? 1 : 2));
-// A kernel that chooses before its inputs are there begins behind the wait of the one that leaves the words: those of the layer
-// before have been taken then. The kernel behind it guesses by what it has chosen, and so begins later.
-constexpr bool IS_EARLY = IS_ROUTED && !HAS_LOGITS && ROUTERS == 0;
 #if !LEAVES_LOGITS
 if (!IS_EARLY) begin_next();
 #endif
@@ -113,26 +142,21 @@ const auto fetch_parts = [&](piece* to, const device T* from, uint base) {
   }
 };
 if (NORMED) fetch_parts(weights, norm, 0);
-// Indices of summed matrices are read as they are before the inputs are there, and codes and scales of these matrices are asked
-// for. That is a guess, right unless this has started before the choice was made: then they are asked for again.
-constexpr bool IS_CHOSEN = CHOICE != ONE && !IS_ROUTED, GUESSES = CHOICE == SUMMED;
-threadgroup uint was_wrong[1];
-bool is_second_time = false;
-const auto matrix_at = [&](uint e) {
-  return uint(atomic_load_explicit((const device atomic_int*)indices + token * CHOSEN + e, memory_order_relaxed));
-};
-const auto first_row_of = [&](uint matrix) {
-  return matrix < matrices ? matrix * (between == columns ? PARTS * columns : columns) : 0u;
-};
-if (IS_CHOSEN) {
-  if (!GUESSES) wait_for_inputs();
+if (IS_CHOSEN && !GUESSES) {
+  wait_for_inputs();
   for (uint e = thread_index_in_threadgroup; e < uint(CHOSEN); e += MEMBERS * 32) {
-    const uint matrix = matrix_at(e) + (GUESSES ? MISLEADS : 0u);
+    const uint matrix = matrix_at(e);
     first_rows[e] = first_row_of(matrix);
     factors[e] = matrix < matrices ? 1.0f : 0.0f;
   }
-  if (thread_index_in_threadgroup == 0) was_wrong[0] = 0;
   threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+if (GUESSES) {
+#pragma unroll
+  for (uint i = 0; i < GUESSED; i++) {
+    if (i * 32 + lane < uint(CHOSEN)) first_rows[i * 32 + lane] = first_row_of(guess[i] + MISLEADS);
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 #if HIPRT_TARGET_NVIDIA
 threadgroup ulong full[2];
@@ -173,7 +197,7 @@ const auto bring_first = [&] {
   bring(0);
   if (!ONE_ROUND) bring(1);
 };
-if (member == 0) {
+if (member == (IS_EARLY && MEMBERS > 1 ? 1u : 0u)) {  // not the one that chooses
   if (lane == 0) {
     begin_stage(arrived, IS_APART ? MEMBERS * 32 : 1);
     if (!ONE_ROUND) begin_stage(arrived + 8, IS_APART ? MEMBERS * 32 : 1);
@@ -212,25 +236,24 @@ const auto fetch_first = [&](uint at) {
 };
 #pragma unroll
 for (uint d = 0; d < uint(EARLY); d++) fetch_first(d);
-for (uint i = thread_index_in_threadgroup; i < SPLIT * OWN * FIELDS; i += MEMBERS * 32) {
+// By the last threads, since the first simdgroup has the most to do.
+for (uint i = MEMBERS * 32 - 1 - thread_index_in_threadgroup; i < SPLIT * OWN * FIELDS; i += MEMBERS * 32) {
   copied[COPIED + i * BLOCK + BLOCK - 1] = {{0, 0, 0, 0}};
 }
-threadgroup_barrier(mem_flags::mem_threadgroup);
+if (!IS_EARLY && !GUESSES) threadgroup_barrier(mem_flags::mem_threadgroup);  // else behind the choice, or behind x
 #if HIPRT_TARGET_NVIDIA
 if (IS_APART) bring_first();
 #endif
 #if ROUTED
 // One simdgroup chooses, and where that is not early the others prepare x meanwhile. Another one has gone through the same
 // instructions with zeros before the inputs are there: those that a processor does not have in its nearest cache take 1.4 cycles
-// more each.
+// more each. Words that are left early have been asked for at the top.
 const uint first_place = HAS_LOGITS ? token * CHOSEN : 0u;
 threadgroup uint kept_words[ROWS];
 #if !HAS_LOGITS
 constexpr uint POLLS = 4;  // of words that are left early; behind them all of the kernel before is waited for
 uint taken_before = 0;
-const device uint* const words = arrivals + FIRST_LOGIT + group % LOGIT_COPIES * ROWS;
 #endif
-expert_choice<T, EXPERTS, CHOSEN, SHARED> choice = {};
 #pragma unroll 1
 for (uint turn = HIPRT_TARGET_NVIDIA ? 0 : 1; turn < 2; turn++) {
   const bool is_real = turn == 1;
@@ -239,8 +262,12 @@ for (uint turn = HIPRT_TARGET_NVIDIA ? 0 : 1; turn < 2; turn++) {
 #if HAS_LOGITS
   if (is_real) choice.take_logits(logits + size_t(token) * ROWS, lane);
 #else
-  for (uint polls = 1; is_real && !choice.take_words(words, lane) && (!IS_EARLY || polls <= POLLS); polls++) {
-    if (IS_EARLY && polls == POLLS) wait_for_inputs();
+  if (is_real && !IS_ASKED) choice.ask(words, lane);
+  // One loop, not as many copies of it: what is fetched between the words and the choice takes time.
+#pragma unroll 1
+  for (uint polls = 1, most = kept(POLLS); is_real && !choice.takes(lane) && (!IS_EARLY || polls <= most); polls++) {
+    if (IS_EARLY && polls == most) wait_for_inputs();
+    choice.ask(words, lane);
   }
   if (is_real && lane == 0) taken_before = atomic_fetch_add_explicit((device atomic_uint*)arrivals, 1u, memory_order_relaxed);
 #endif
@@ -274,19 +301,23 @@ begin_next();
 
 if (IS_CHOSEN) fetch_parts(values, own_x, 0);
 if (GUESSES) {
-  for (uint e = thread_index_in_threadgroup; e < uint(CHOSEN); e += MEMBERS * 32) {
+  uint is_wrong = 0;
+  for (uint e = lane; e < uint(CHOSEN); e += 32) {
     const uint matrix = matrix_at(e), row = first_row_of(matrix);
-    factors[e] = matrix < matrices ? float(shares[token * CHOSEN + e]) : 0.0f;
-    if (row != first_rows[e]) first_rows[e] = row, was_wrong[0] = 1;
+    const uint share = load_now((const device ushort*)shares + token * CHOSEN + e);  // not behind the index
+    factors[e] = matrix < matrices ? low_of<T>(share) : 0.0f;
+    if (row != first_rows[e]) first_rows[e] = row, is_wrong = 1;
   }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  is_second_time = was_wrong[0] != 0;
-  if (is_second_time) {
+  is_wrong = simd_max(is_wrong);
+  if (thread_index_in_threadgroup == 0) was_wrong[0] = is_wrong;
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  if (is_wrong != 0) {
 #if HIPRT_TARGET_NVIDIA
-    if (first_tile < end_tile) wait_for_stage(arrived, 0);
-    if (!ONE_ROUND && first_tile + ROUND < end_tile) wait_for_stage(arrived + 8, 0);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (member == 0) bring_first();
+    if (member == 0) {
+      if (first_tile < end_tile) wait_for_stage(arrived, 0);
+      if (!ONE_ROUND && first_tile + ROUND < end_tile) wait_for_stage(arrived + 8, 0);
+      bring_first();
+    }
 #endif
 #pragma unroll
     for (uint d = 0; d < uint(EARLY); d++) fetch_first(d);
@@ -373,12 +404,13 @@ logits.add(logit_sums, folded_full, thread_index_in_threadgroup);
 threadgroup_barrier(mem_flags::mem_threadgroup);
 if (member == MEMBERS - 1) logits.leave(logit_sums, arrivals + FIRST_LOGIT, ROUTED_ROWS, lane);
 #else
-if (TEAMS > 1 && !IS_ROUTED) {
+if ((TEAMS > 1 || GUESSES) && !IS_ROUTED) {
   threadgroup_barrier(mem_flags::mem_threadgroup);
 } else {
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 #endif
+if (GUESSES) is_second_time = was_wrong[0] != 0;  // the scales
 
 if (!IS_EARLY && SHARE <= RUNS) leave_squares(0);  // while codes are on their way
 
