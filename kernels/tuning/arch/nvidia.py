@@ -66,13 +66,14 @@ H200 = Table(
     # 991, 35B-A3B 945 for 972. Several texts go by that of `RINGS`.
     plain_rings={(5120, 2048): Ring(5, 2, 4, 1, 2, 132), (2048, 4096): Ring(3, 8, 2, 1, 2, 112)},
     # Of 35B-A3B and of 30B-A3B, whose codes are asked for before the choice is known to be made.
-    expert_rings={(2048, 4608): Ring(1, 6, 6, 2, 1, 264), (2048, 6144): Ring(2, 6, 4, 1, 4, 132)},
+    expert_rings={(2048, 4608): Ring(1, 6, 3, 1, 3, 264), (2048, 6144): Ring(2, 6, 4, 1, 4, 132)},
     # By the whole step of 2, 4, 8 and 16 texts on an H200 (2026-11-30). They divide rows as those of one text do.
     many_expert_rings={
         (12288, 2048, 4): Ring(8, 1, 4, 1, 0, 264),
         (9216, 2048, 2): Ring(5, 2, 2, 1, 0, 264),
         (9216, 2048, 16): Ring(6, 2, 2, 1, 0, 264),
-        (2048, 4608, 2): Ring(1, 6, 6, 2, 6, 264),
+        (2048, 6144, 2): Ring(1, 6, 4, 1, 2, 264),
+        (2048, 4608, 2): Ring(1, 6, 3, 1, 3, 264),
     },
     routed_rings={(9216, 2048): Ring(5, 2, 2, 2, 0, 396), (12288, 2048): Ring(6, 2, 2, 1, 0, 264)},
     # Measured by the whole decode step, as `hiprt bench rings` does it, those of 2,560 and more columns on H200s on
