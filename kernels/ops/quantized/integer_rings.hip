@@ -263,10 +263,8 @@ for (uint turn = HIPRT_TARGET_NVIDIA ? 0 : 1; turn < 2; turn++) {
   if (is_real) choice.take_logits(logits + size_t(token) * ROWS, lane);
 #else
   if (is_real && !IS_ASKED) choice.ask(words, lane);
-  // One loop, not as many copies of it: what is fetched between the words and the choice takes time.
-#pragma unroll 1
-  for (uint polls = 1, most = kept(POLLS); is_real && !choice.takes(lane) && (!IS_EARLY || polls <= most); polls++) {
-    if (IS_EARLY && polls == most) wait_for_inputs();
+  for (uint polls = 1; is_real && !choice.takes(lane) && (!IS_EARLY || polls <= POLLS); polls++) {
+    if (IS_EARLY && polls == POLLS) wait_for_inputs();
     choice.ask(words, lane);
   }
   if (is_real && lane == 0) taken_before = atomic_fetch_add_explicit((device atomic_uint*)arrivals, 1u, memory_order_relaxed);
