@@ -23,8 +23,13 @@ __all__ = ["hybrids", "layers"]
 def hybrids(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield experts chosen and combined, and a step of a gated-delta layer."""
     logits = normal(dtype, 2, 40, seed=18)
-    places, _ = reference.moe_route(logits, 3)
-    yield Case("3 of 40 experts", lambda logits: kernels.moe_route(logits, 3)[0], (logits,), places)
+    chosen = lambda logits: kernels.moe_route(logits, 3)[0]  # noqa: E731
+    yield Case("3 of 40 experts", chosen, (logits,), reference.moe_route(logits, 3)[0])
+    unknown = logits.copy()
+    unknown[0, [35, 7]], unknown[1, [38, 3, 34, 5]] = (np.nan, -np.nan), (np.nan, np.inf, -np.nan, np.nan)
+    with np.errstate(invalid="ignore"):
+        places, _ = reference.moe_route(unknown, 3)
+    yield Case("3 of 40 experts, with NaN", chosen, (unknown,), places)
     _, shares = reference.moe_route(logits, 3, True, True)
     route = lambda logits: kernels.moe_route(logits, 3, shared=True)[1]  # noqa: E731
     yield Case("3 of 39 experts and a shared one", route, (logits,), shares)

@@ -43,6 +43,33 @@ def test_equal_logits_choose_the_lower_expert(branch, dtype):
     assert weights.numpy()[2].astype(float).tolist() == [1, 0, 0, 0]
 
 
+@pytest.mark.parametrize(("experts", "k"), [(6, 2), (6, 6), (37, 3), (37, 20), (130, 9)])
+@pytest.mark.parametrize(("normalize", "shared"), [(True, False), (False, False), (True, True)])
+def test_logits_that_are_no_numbers_are_the_largest(branch, dtype, experts, k, normalize, shared, normal, close):
+    """Above infinity whatever their sign, of several the lower expert first; fewer and more than are chosen."""
+    logits = np.round(normal((7, experts + shared), dtype, experts))  # rounded, so that many are equal
+    logits[0, 4] = np.nan
+    logits[1, [5, 1, 3]] = np.nan, -np.nan, np.nan
+    logits[2, [2, 4]] = -np.nan, np.inf
+    logits[3, 1:experts] = -np.nan
+    logits[4, :experts] = np.nan
+    logits[5, :experts:2], logits[5, 1:experts:2] = -np.inf, np.nan
+    out = [hiprt.array(np.full((7, k + shared), -1, kind)) for kind in (np.int32, dtype)]
+    kernels.moe_route(hiprt.array(logits), k, normalize=normalize, shared=shared, out=tuple(out))
+    indices, weights = (each.numpy() for each in out)
+    first = [[4], [1, 3, 5], [2, 4], range(1, experts), range(experts), range(1, experts, 2)]
+    assert [row[: len(most)].tolist() for row, most in zip(indices[:, :k], first, strict=False)] == [
+        list(most)[:k] for most in first
+    ]
+    with np.errstate(invalid="ignore"):
+        places, shares = reference.moe_route(logits, k, normalize, shared)
+    np.testing.assert_array_equal(indices, places)
+    assert np.isnan(weights[:6, :k].astype(float)).all()
+    assert np.isnan(shares[:6, :k]).all()
+    close(hiprt.array(weights[6]), shares[6], steps=40)
+    close(hiprt.array(weights[:, k:]), shares[:, k:], steps=40)
+
+
 @pytest.mark.parametrize("shape", [(1, 8, 128), (2, 3, 1, 5), (3, 10, 300), (0, 4, 8)])
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_experts_are_combined(branch, dtype, shape, is_shared, normal, close):

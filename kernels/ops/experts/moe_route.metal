@@ -27,7 +27,8 @@ const float total = is_normalised ? kept : sum;
 for (uint round = 0; round < chosen; round++) shares[round] = T(exp(float(from[places[round]]) - top) / total);
 const bool is_first = true;
 #else
-// A thread's logit goes to the place that its rank says: how many are larger, or equal and before it.
+// A thread's logit goes to the place that its rank says: how many are larger, or equal and before it. Keys are compared
+// with one more, so that of NaN is one less here, which is still above infinity's.
 constexpr uint MOST = 2048;
 threadgroup pack<int, 4> keys[MOST / 4];
 threadgroup float powers[MOST];
@@ -41,7 +42,7 @@ const uint padded = (experts + 31) / 32 * 32;
 float top = -INFINITY;
 for (uint i = index; i < padded; i += step) {
   const float value = i < experts ? float(from[i]) : -INFINITY;
-  keys[i / 4].values[i % 4] = i < experts ? order_key(value) : LOWEST_KEY;
+  keys[i / 4].values[i % 4] = i < experts ? min(order_key(value), 0x7ffffffe) : LOWEST_KEY;
   top = max(top, value);
 }
 top = top_of_row(top, parts, lane, simdgroup, simdgroups);

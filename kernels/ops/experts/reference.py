@@ -13,9 +13,12 @@ __all__ = ["moe_combine", "moe_down", "moe_gate_up", "moe_route"]
 
 
 def moe_route(logits: Host, k: int, normalize: bool = True, shared: bool = False) -> tuple[NDArray[np.int32], Floats]:
-    """Return the experts of the k largest logits, the lower of equals first, then a shared one, and their shares."""
+    """Return the experts of the k largest logits, the lower of equals first, then a shared one, and their shares.
+
+    A logit that is NaN is larger than all numbers.
+    """
     values = double(logits[..., : logits.shape[-1] - shared])
-    indices = np.argsort(-values, axis=-1, kind="stable")[..., :k].astype(np.int32)
+    indices = np.lexsort((-values, ~np.isnan(values)), axis=-1)[..., :k].astype(np.int32)
     shares = np.exp(values - values.max(axis=-1, keepdims=True))
     shares = np.take_along_axis(shares / shares.sum(axis=-1, keepdims=True), indices, axis=-1)
     shares = shares / shares.sum(axis=-1, keepdims=True) if normalize else shares

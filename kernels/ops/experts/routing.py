@@ -70,7 +70,8 @@ def moe_route(
     Returns
     -------
     indices : Array, [..., k], with `shared` [..., k + 1]
-        int32. The expert of the largest logit comes first; of equal ones the lower expert. The shared one comes last.
+        int32. The expert of the largest logit comes first, and NaN is larger than all numbers; of equal ones the lower
+        expert. The shared one comes last.
     weights : Array, of the shape of `indices`
         The shares, of the dtype of `logits`; they are computed in float32 over all experts and rounded once. The weight
         of the shared expert is ``sigmoid(gate)``.
