@@ -235,7 +235,9 @@ def test_integer_instructions(close, normal, monkeypatch, half, group, bits, rin
 
 @pytest.mark.parametrize("misleads", ["1", "(member % 2)", "(1 - member % 2)"], ids=["all", "odd", "even"])
 @pytest.mark.parametrize(
-    "ring", [Ring(2, 2, 1, 2, 1, 3), Ring(1, 1, 2, 1, 2, 2)], ids=["teams of two", "several rounds"]
+    "ring",
+    [Ring(2, 2, 1, 2, 1, 3), Ring(1, 2, 1, 1, 1, 3), Ring(1, 1, 2, 1, 2, 2)],
+    ids=["teams of two", "one team", "several rounds"],
 )
 def test_a_wrong_guess_of_the_experts_is_corrected(normal, monkeypatch, ring, misleads):
     """A kernel, or some of its simdgroups, that reads other indices before its inputs are there has the same bits."""
@@ -245,11 +247,9 @@ def test_a_wrong_guess_of_the_experts_is_corrected(normal, monkeypatch, ring, mi
     indices = hiprt.array(np.array([[4, 0, 2, 9]], np.int32))
     matrices = stack((5, columns, width), HALF, 64, 4)[0]
     wrong = copy(down_module.RINGS)
-    wrong.functions, wrong.source = (
-        type(wrong.functions)(),
-        wrong.source.replace(MISLEADS, f"#define MISLEADS {misleads}"),
-    )
-    assert wrong.source != down_module.RINGS.source
+    wrong.functions = type(wrong.functions)()
+    wrong.body = wrong.body.replace(MISLEADS, f"#define MISLEADS {misleads}")
+    assert wrong.body != down_module.RINGS.body
     answers = []
     with force_generic():
         for kernel in (down_module.RINGS, wrong):
@@ -258,6 +258,13 @@ def test_a_wrong_guess_of_the_experts_is_corrected(normal, monkeypatch, ring, mi
             answers.append(kernels.moe_down(y, indices, shares, *matrices).numpy().tobytes())
             assert kernel.functions
     assert answers[0] == answers[1]
+    terms = [
+        values_of(*(part.numpy()[e] for part in matrices), 64, 4) @ y.numpy()[0, i] for i, e in enumerate((4, 0, 2))
+    ]
+    wanted = np.array(shares.numpy()[0, :3], float) @ np.array(terms, float)
+    assert np.allclose(
+        np.frombuffer(answers[0], HALF).astype(float), wanted, rtol=2**-8, atol=2**-8 * abs(wanted).max()
+    )
 
 
 def test_tokens_have_the_bits_that_each_has_alone(normal, monkeypatch):
