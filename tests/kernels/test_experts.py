@@ -181,10 +181,10 @@ def test_as_many_tokens_as_the_table_has_go_by_rings(most):
         chosen, columns, width = sizes
         is_down = plan is down_module.rings_of
         whole = (columns, chosen * width) if is_down else (2 * chosen * columns, width)
-        alone = experts_module.expert_ring_of(Product(*whole, 1, 64, 4, False), on, most).groups
+        wanted = experts_module.expert_ring_of(Product(*whole, 1, 64, 4, False), on, most).groups
         groups, tokens, _ = plan(on, HALF, *sizes, 64, 4, most).grid
         assert tokens == most
-        assert alone / 2 < groups * tokens <= alone
+        assert wanted / 2 < groups * tokens <= wanted
         assert plan(on, HALF, *sizes, 64, 4, most + 1) is None
 
 

@@ -96,8 +96,7 @@ constexpr bool IS_EARLY = false;
 // Indices of summed matrices are read as they are before the inputs are there, and codes and scales of these matrices are asked
 // for. That is a guess, right unless this has started before the choice was made: then they are asked for again.
 constexpr bool IS_CHOSEN = CHOICE != ONE && !IS_ROUTED, GUESSES = CHOICE == SUMMED;
-threadgroup uint was_wrong[1];
-bool is_second_time = false;
+threadgroup uint was_wrong[1];  // whether the first simdgroup was, which has asked for the scales of all
 const auto matrix_at = [&](uint e) {
   return uint(atomic_load_explicit((const device atomic_int*)indices + token * CHOSEN + e, memory_order_relaxed));
 };
@@ -408,7 +407,7 @@ if ((TEAMS > 1 || GUESSES) && !IS_ROUTED) {
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 #endif
-if (GUESSES) is_second_time = was_wrong[0] != 0;  // the scales
+const bool is_second_time = GUESSES && was_wrong[0] != 0;
 
 if (!IS_EARLY && SHARE <= RUNS) leave_squares(0);  // while codes are on their way
 
